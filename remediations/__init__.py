@@ -1,0 +1,1 @@
+"""Remediations: one file an act, each a plan of steps. Adapters speak to the managers and fronts."""

@@ -1,0 +1,1 @@
+"""Adapters: how an act reaches systemd, containers, fronts and cards."""

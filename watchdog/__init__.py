@@ -1,0 +1,1 @@
+"""The daemon: its loop, its judgement, its outlets and its command line."""

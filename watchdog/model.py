@@ -1,0 +1,243 @@
+"""The values that pass between rooms: frozen, slotted, equal by value. No behaviour beyond that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+NAME = "__name__"
+
+Labels = tuple[tuple[str, str], ...]
+"""A label set: pairs sorted by label name, names unique, no empty values.
+
+Where a series is meant (``Batch.keys``, the window) the metric name is in it as ``__name__``.
+"""
+
+Json = Mapping[str, Any]
+"""A JSON object: string keys; values None, bool, int, float, str, list or a further object."""
+
+
+def labelset(pairs: Mapping[str, str] | Iterable[tuple[str, str]], name: str = "") -> Labels:
+    """Return the canonical label set of ``pairs`` (and the metric ``name``, if given)."""
+    items = dict(pairs)
+    if name:
+        items[NAME] = name
+    return tuple(sorted((key, value) for key, value in items.items() if value != ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One step of the engine. ``mono`` in seconds for durations; ``wall`` in Unix seconds.
+
+    ``wall`` is steady: within one run it advances with ``mono`` and never jumps, so that series,
+    ``for`` clocks and recordings have one time base; ``ms`` is what series are stamped with.
+    """
+
+    number: int
+    mono: float
+    wall: float
+
+    @property
+    def ms(self) -> int:
+        """The tick's time in whole milliseconds since the Unix epoch."""
+        return round(self.wall * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of one series. It has no time: the host stamps a whole batch alike."""
+
+    name: str
+    value: float
+    labels: Labels = ()
+
+    @property
+    def key(self) -> Labels:
+        """The series' identity: the label set with the metric name in it."""
+        return labelset(self.labels, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, as opposed to a value that holds.
+
+    ``kind`` is a word of the fault vocabulary or of the journal; ``labels`` identify (service,
+    card, vendor …), ``fields`` describe. ``severity``: info, warning or critical. ``urgent`` wakes
+    the engine at once. ``time`` is the source's own time in Unix seconds, if it gave one.
+    """
+
+    kind: str
+    message: str = ""
+    labels: Labels = ()
+    fields: Json = field(default_factory=dict)
+    severity: str = "info"
+    urgent: bool = False
+    time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a collector stands in its source (a log position). Kept with the batch's events in
+    one transaction, so that a crash neither loses nor repeats a line. ``doc`` is JSON."""
+
+    doc: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The samples of one reading in columns: ``keys[i]`` has ``values[i]``.
+
+    A source whose series repeat (a metrics page) yields the *same* ``keys`` tuple object again, so
+    that the window recognises it by identity and appends values only.
+    """
+
+    keys: tuple[Labels, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one run of one collector gave.
+
+    ``collector`` is the instance's name (``nvidia_smi``, ``vllm_metrics/deepseek``) and owns the
+    series in ``pages``; a series of the collector that is not in them has ended. ``scope`` are the
+    labels that every series of this instance carries (``service``), ``error`` is one line when
+    the run failed, was refused by the tool, or overran its deadline (``stalled``): then there are
+    no pages, and the collector's series go stale. ``absent`` means not on this node.
+    """
+
+    collector: str
+    pages: tuple[Page, ...] = ()
+    events: tuple[Event, ...] = ()
+    duration: float = 0.0
+    error: str | None = None
+    stalled: bool = False
+    absent: bool = False
+    scope: Labels = ()
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """All samples of the batch, one object each (for people and tests; the window reads pages)."""
+        return tuple(
+            Sample(
+                dict(key).get(NAME, ""),
+                value,
+                tuple(pair for pair in key if pair[0] != NAME),
+            )
+            for page in self.pages
+            for key, value in zip(page.keys, page.values, strict=True)
+        )
+
+
+AlertState = Literal["inactive", "pending", "firing", "resolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One label set of one alerting rule. Identity is ``rule`` + ``labels``; annotations describe.
+
+    ``rule`` is ``group/alertname``; ``labels`` include ``alertname``. Times are Unix seconds;
+    ``unknown_since`` is set while the rule's inputs are unknown and the state is held.
+    """
+
+    rule: str
+    labels: Labels
+    state: AlertState
+    active_at: float
+    value: float
+    annotations: Labels = ()
+    fired_at: float | None = None
+    resolved_at: float | None = None
+    keep_since: float | None = None
+    unknown_since: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The alert's name."""
+        return dict(self.labels)["alertname"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """An alert's change of state at a tick."""
+
+    alert: Alert
+    before: AlertState
+    after: AlertState
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One cause for one service, with its evidence and what it explains away."""
+
+    service: str
+    cause: str
+    alert: Alert
+    evidence: tuple[str, ...] = ()
+    explains: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A remediation that the guard let through."""
+
+    remediation: str
+    alert: Alert
+    attempt: int = 1
+    service: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The guard's word on a request: allowed, or refused with the first reason in its order."""
+
+    request: Request
+    allowed: bool
+    reason: str = ""
+    checks: tuple[tuple[str, bool], ...] = ()
+
+
+OutcomeStatus = Literal["done", "declined", "failed", "timed_out", "cancelled", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a request ended."""
+
+    request: Request
+    status: OutcomeStatus
+    detail: str = ""
+    duration: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a person (or an authenticated webhook) asked of the daemon."""
+
+    verb: str
+    args: Json = field(default_factory=dict)
+    who: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """All that can differ between two runs, as of one tick."""
+
+    batches: tuple[Batch, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    commands: tuple[Command, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """All that follows from one tick: what changed, what shall be done, what was refused, what to
+    tell.
+    """
+
+    transitions: tuple[Transition, ...] = ()
+    requests: tuple[Request, ...] = ()
+    refusals: tuple[Verdict, ...] = ()
+    events: tuple[Event, ...] = ()

@@ -1,0 +1,417 @@
+"""The one door to the outside: clock, commands, files, HTTP. Only here time, subprocess, socket,
+requests.
+
+Everything above takes a ``System`` as an argument, so a test hands in a virtual clock, a scripted
+runner and a tree of fixture files. No room above may reach around it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .errors import CommandTimeout, HttpError, NotSupported
+
+if TYPE_CHECKING:
+    import requests
+
+MAX_OUTPUT = 16 * 1024 * 1024  # bytes; nvidia-smi -q -x of 16 GPUs is below 1 MiB
+
+
+class Clock(Protocol):
+    """Time and waiting. ``mono`` never jumps; ``wall`` is Unix seconds."""
+
+    def mono(self) -> float: ...
+
+    def wall(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    def mono(self) -> float:
+        """Seconds of CLOCK_MONOTONIC."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Unix seconds."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A command that ended: exit status (negative = signal), its output, whether that was cut."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes = b""
+    truncated: bool = False
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; undecodable bytes become U+FFFD."""
+        return self.stdout.decode("utf-8", "replace")
+
+
+class Runner(Protocol):
+    """Runs external commands: argument lists, never shell text, always with a deadline."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        stdin: bytes = b"",
+        limit: int = MAX_OUTPUT,
+        env: Mapping[str, str] | None = None,
+    ) -> Finished:
+        """Run ``argv`` and return how it ended.
+
+        Raises NotSupported when the program is not on PATH, PermissionError when it may not be
+        run, CommandTimeout when it did not end within ``timeout`` seconds. Output past ``limit``
+        bytes
+        ends the command (``truncated``); memory use is bounded by ``limit``.
+        """
+        ...
+
+    def which(self, program: str) -> str | None:
+        """Path of a program on PATH, or None."""
+        ...
+
+
+class RealRunner:
+    """Commands of this machine, each in a session of its own, killed as a group at its deadline."""
+
+    def which(self, program: str) -> str | None:
+        """Path of a program on PATH, or None."""
+        import shutil
+
+        return shutil.which(program)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        stdin: bytes = b"",
+        limit: int = MAX_OUTPUT,
+        env: Mapping[str, str] | None = None,
+    ) -> Finished:
+        """See Runner.run."""
+        try:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, **env} if env is not None else None,
+            )
+        except FileNotFoundError as missing:
+            raise NotSupported(f"{argv[0]} is not on this node") from missing
+        reading = _Reading(process, stdin, limit)
+        ended = reading.wait(time.monotonic() + timeout)
+        if ended or reading.over_limit:
+            if not ended:
+                _kill(process)
+            code = _reap(process)
+            return Finished(
+                code if code is not None else -signal.SIGKILL,
+                reading.stdout.taken(),
+                reading.stderr.taken(),
+                reading.over_limit,
+            )
+        _kill(process)
+        stuck = _reap(process) is None
+        raise CommandTimeout(
+            f"{argv[0]} did not end within {timeout:g} s"
+            + (", and cannot be killed (uninterruptible sleep)" if stuck else ""),
+            stuck=stuck,
+        )
+
+
+class _Pipe(threading.Thread):
+    """Drains one pipe up to a limit; past it it stops reading, so a runaway command blocks."""
+
+    def __init__(self, stream: Any, limit: int, done: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._stream, self._limit, self._done = stream, limit, done
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self.over_limit = False
+        self.ended = False
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := self._stream.read1(65536):
+                self._chunks.append(chunk)
+                self._size += len(chunk)
+                if self._size > self._limit:
+                    self.over_limit = True
+                    break
+        self.ended = True
+        self._done.set()
+
+    def taken(self) -> bytes:
+        return b"".join(self._chunks)[: self._limit]
+
+
+class _Reading:
+    """Both pipes of a command and the wait for its end."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, limit: int) -> None:
+        self._process = process
+        self._signal = threading.Event()
+        self.stdout = _Pipe(process.stdout, limit, self._signal)
+        self.stderr = _Pipe(process.stderr, limit, self._signal)
+        if stdin and process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(stdin)  # answers to prompts: far below a pipe's buffer
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+
+    @property
+    def over_limit(self) -> bool:
+        return self.stdout.over_limit or self.stderr.over_limit
+
+    def wait(self, deadline: float) -> bool:
+        """True when the command ended in time with both pipes drained."""
+        while not (self.stdout.ended and self.stderr.ended):
+            left = deadline - time.monotonic()
+            if left <= 0 or self.over_limit:
+                return False
+            self._signal.wait(left)
+            self._signal.clear()
+        if self.over_limit:
+            return False
+        try:
+            self._process.wait(max(deadline - time.monotonic(), 0.05))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> int | None:
+    """Exit status, or None when the process outlives its kill by a second; pipes are let go of."""
+    try:
+        code: int | None = process.wait(1.0)
+    except subprocess.TimeoutExpired:
+        code = None
+    if code is not None:
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+    return code
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files below ``root`` (``/`` in service, a fixture tree in tests). Paths are absolute node
+    paths.
+    """
+
+    root: Path = Path("/")
+
+    def path(self, path: str | Path) -> Path:
+        """Where ``path`` of the node really lies."""
+        return self.root / str(path).lstrip("/")
+
+    def read(self, path: str | Path, limit: int = MAX_OUTPUT) -> bytes:
+        """At most ``limit`` bytes of a file. Raises OSError."""
+        with self.path(path).open("rb") as stream:
+            return stream.read(limit)
+
+    def text(self, path: str | Path, limit: int = MAX_OUTPUT) -> str:
+        """A small file as text, undecodable bytes as U+FFFD. Raises OSError."""
+        return self.read(path, limit).decode("utf-8", "replace")
+
+    def exists(self, path: str | Path) -> bool:
+        """Whether the path is there."""
+        return self.path(path).exists()
+
+    def names(self, path: str | Path) -> list[str]:
+        """Names in a folder, sorted; empty when there is no such folder."""
+        try:
+            return sorted(os.listdir(self.path(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def glob(self, pattern: str) -> list[str]:
+        """Node paths that match a pattern, sorted."""
+        import glob as globbing
+
+        prefix = "" if self.root == Path("/") else str(self.root)
+        found = globbing.glob(prefix + pattern)
+        return sorted(path[len(prefix) :] for path in found)
+
+    def write(self, path: str | Path, data: bytes, mode: int = 0o600) -> None:
+        """Replace a file atomically: written aside, synced, renamed. Raises OSError."""
+        target = self.path(path)
+        aside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            aside.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An HTTP answer. ``truncated``: the body was longer than the limit."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    truncated: bool = False
+
+    @property
+    def text(self) -> str:
+        """The body as text; undecodable bytes become U+FFFD."""
+        return self.body.decode("utf-8", "replace")
+
+
+class Http(Protocol):
+    """HTTP requests, each with a deadline for the whole answer and a bound on its size."""
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        limit: int = MAX_OUTPUT,
+    ) -> Response:
+        """Send a request and return any answer with a status. Raises HttpError when there is none."""
+        ...
+
+
+class RealHttp:
+    """requests, with keep-alive per thread and without proxies of the environment."""
+
+    def __init__(self, verify: str | bool = True) -> None:
+        self._local = threading.local()
+        self._verify = verify
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            import requests as library
+
+            session = library.Session()
+            session.trust_env = False
+            self._local.session = session
+        return session
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        limit: int = MAX_OUTPUT,
+    ) -> Response:
+        """See Http.request."""
+        import requests as library
+
+        deadline = time.monotonic() + timeout
+        try:
+            answer = self._session().request(
+                method,
+                url,
+                headers=dict(headers or {}),
+                data=body,
+                timeout=timeout,
+                stream=True,
+                allow_redirects=False,
+                verify=self._verify,
+            )
+            with contextlib.closing(answer):
+                data, truncated = _read_body(answer, deadline, limit)
+        except library.exceptions.SSLError as error:
+            raise HttpError(f"{url}: {_short(error)}", "tls") from error
+        except library.exceptions.Timeout as error:
+            raise HttpError(f"{url}: no answer within {timeout:g} s", "timeout") from error
+        except library.exceptions.ConnectionError as error:
+            timed_out = "timed out" in str(error).lower()
+            reason = "timeout" if timed_out else "refused" if "refused" in str(error) else "broken"
+            raise HttpError(f"{url}: {_short(error)}", reason) from error
+        except library.exceptions.RequestException as error:
+            raise HttpError(f"{url}: {_short(error)}", "broken") from error
+        return Response(answer.status_code, data, dict(answer.headers), truncated)
+
+
+def _read_body(answer: requests.Response, deadline: float, limit: int) -> tuple[bytes, bool]:
+    import requests as library
+
+    chunks: list[bytes] = []
+    size = 0
+    for chunk in answer.iter_content(65536):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            return b"".join(chunks)[:limit], True
+        if time.monotonic() > deadline:
+            raise library.exceptions.Timeout
+    return b"".join(chunks), False
+
+
+def _short(error: Exception) -> str:
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return text[:200]
+
+
+class Checkpoints:
+    """Where each collector instance stands: what it last yielded, or what the journal kept."""
+
+    def __init__(self, kept: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._docs: dict[str, Mapping[str, Any]] = dict(kept or {})
+
+    def get(self, instance: str) -> Mapping[str, Any] | None:
+        """The last checkpoint of an instance, or None."""
+        return self._docs.get(instance)
+
+    def put(self, instance: str, doc: Mapping[str, Any]) -> None:
+        """Remember a checkpoint (the host's work, after a run)."""
+        self._docs[instance] = doc
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Everything outside, handed to whoever needs it."""
+
+    clock: Clock = field(default_factory=RealClock)
+    runner: Runner = field(default_factory=RealRunner)
+    files: Files = field(default_factory=Files)
+    http: Http = field(default_factory=RealHttp)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
