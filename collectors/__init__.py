@@ -1,1 +1,1 @@
-"""Collectors: one file a source. They read and parse; scheduling and deadlines belong to the host."""
+"""Collectors: one file a source. They read and parse; deadlines belong to the host."""

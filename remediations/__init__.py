@@ -1,1 +1,1 @@
-"""Remediations: one file an act, each a plan of steps. Adapters speak to the managers and fronts."""
+"""Remediations: one file an act, each a plan of steps; adapters speak to managers and fronts."""

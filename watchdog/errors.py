@@ -51,7 +51,7 @@ class HttpError(WatchdogError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in an input something stands: file, and line and column counted from 1 (0 = unknown)."""
+    """Where in an input something stands; line and column count from 1 (0 = unknown)."""
 
     file: str = ""
     line: int = 0

@@ -119,7 +119,7 @@ class Batch:
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """All samples of the batch, one object each (for people and tests; the window reads pages)."""
+        """All samples, one object each (for people and tests; the window reads pages)."""
         return tuple(
             Sample(
                 dict(key).get(NAME, ""),

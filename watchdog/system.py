@@ -310,7 +310,7 @@ class Http(Protocol):
         body: bytes | None = None,
         limit: int = MAX_OUTPUT,
     ) -> Response:
-        """Send a request and return any answer with a status. Raises HttpError when there is none."""
+        """Send a request and return any answer with a status. Raises HttpError without one."""
         ...
 
 

@@ -1,0 +1,1 @@
+"""Builders and doubles for tests."""

@@ -54,7 +54,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class VectorSelector(Node):
-    """An instant vector selector. The metric name, however written, is a matcher on ``__name__``."""
+    """An instant vector selector; ``matchers`` includes the one on ``__name__``."""
 
     name: str
     matchers: tuple[Matcher, ...]
