@@ -17,6 +17,10 @@ class NoData(WatchdogError):
     """There is nothing to read just now; quiet, and not a failure of the source."""
 
 
+class SourceError(WatchdogError):
+    """The source itself reports failure, or what it said cannot be read; one line says what."""
+
+
 class Permanent(WatchdogError):
     """Trying again cannot help."""
 
