@@ -407,6 +407,108 @@ class Checkpoints:
 
 
 @dataclass(frozen=True, slots=True)
+class Process:
+    """One process: ids, titles, the ports it listens on, start in Unix seconds."""
+
+    pid: int
+    ppid: int
+    name: str
+    cmdline: tuple[str, ...]
+    started: float
+    listens: tuple[tuple[str, int], ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+class Host(Protocol):
+    """The machine's process table and host figures."""
+
+    def processes(self) -> list[Process]:
+        """All processes that may be seen, without ports and environment, by pid."""
+        ...
+
+    def details(self, process: Process) -> Process:
+        """The process with listening ports and environment, as far as permitted."""
+        ...
+
+    def figures(self) -> Mapping[str, float]:
+        """Host figures: cpu_seconds_total by mode as ``cpu:MODE``, memory and swap in bytes."""
+        ...
+
+
+class RealHost:
+    """psutil's view of this machine."""
+
+    def processes(self) -> list[Process]:
+        """See Host.processes."""
+        import psutil
+
+        found = []
+        for entry in psutil.process_iter(["pid", "ppid", "name", "cmdline", "create_time"]):
+            info = entry.info
+            cmdline = tuple(info["cmdline"] or ())
+            found.append(
+                Process(
+                    info["pid"],
+                    info["ppid"] or 0,
+                    info["name"] or "",
+                    cmdline,
+                    info["create_time"] or 0.0,
+                )
+            )
+        return sorted(found, key=lambda process: process.pid)
+
+    def details(self, process: Process) -> Process:
+        """See Host.details."""
+        import psutil
+
+        listens: tuple[tuple[str, int], ...] = ()
+        environ: Mapping[str, str] = {}
+        with contextlib.suppress(psutil.Error):
+            handle = psutil.Process(process.pid)
+            with contextlib.suppress(psutil.Error):
+                environ = handle.environ()
+            connections = getattr(handle, "net_connections", handle.connections)
+            listens = tuple(
+                sorted(
+                    {
+                        (c.laddr.ip, c.laddr.port)
+                        for c in connections("tcp")
+                        if c.status == psutil.CONN_LISTEN
+                    }
+                )
+            )
+        return Process(
+            process.pid,
+            process.ppid,
+            process.name,
+            process.cmdline,
+            process.started,
+            listens,
+            environ,
+        )
+
+    def figures(self) -> Mapping[str, float]:
+        """See Host.figures."""
+        import psutil
+
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        times = psutil.cpu_times()._asdict()
+        load1, load5, load15 = psutil.getloadavg()
+        return {
+            **{f"cpu:{mode}": value for mode, value in times.items() if "guest" not in mode},
+            "memory_total": float(memory.total),
+            "memory_available": float(memory.available),
+            "swap_total": float(swap.total),
+            "swap_used": float(swap.used),
+            "cpus": float(psutil.cpu_count() or 0),
+            "load1": load1,
+            "load5": load5,
+            "load15": load15,
+            "boot_time": psutil.boot_time(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class System:
     """Everything outside, handed to whoever needs it."""
 
@@ -415,3 +517,4 @@ class System:
     files: Files = field(default_factory=Files)
     http: Http = field(default_factory=RealHttp)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    host: Host = field(default_factory=RealHost)

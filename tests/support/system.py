@@ -12,6 +12,7 @@ from vllm_watchdog.watchdog.system import (
     Checkpoints,
     Files,
     Finished,
+    Process,
     Response,
     System,
 )
@@ -112,11 +113,31 @@ class ScriptedHttp:
         return Response(200, data[:limit], {}, len(data) > limit)
 
 
+class FakeHost:
+    """A process table and host figures given by the test."""
+
+    def __init__(
+        self, processes: Sequence[Process] = (), figures: Mapping[str, float] | None = None
+    ) -> None:
+        self.table = list(processes)
+        self.values = dict(figures or {})
+
+    def processes(self) -> list[Process]:
+        return list(self.table)
+
+    def details(self, process: Process) -> Process:
+        return process
+
+    def figures(self) -> Mapping[str, float]:
+        return self.values
+
+
 def fake_system(
     commands: Mapping[str, Any] | None = None,
     pages: Mapping[str, Any] | None = None,
     root: Path | None = None,
     clock: VirtualClock | None = None,
+    host: FakeHost | None = None,
 ) -> System:
     """A System whose every door is scripted; ``root`` is a fixture tree (an empty one by default)."""
     return System(
@@ -125,4 +146,5 @@ def fake_system(
         files=Files(root or Path("/nonexistent")),
         http=ScriptedHttp(pages or {}),
         checkpoints=Checkpoints(),
+        host=host or FakeHost(),
     )
