@@ -1,0 +1,61 @@
+# What one can do here. The environment `.venv` is made and kept up to date by itself.
+#
+#   PYTHON=…  names an interpreter to use instead of `.venv`; it must have all dependencies.
+#   ARGS=…    is handed on to the daemon (run) or to pytest (test).
+#   N=…       sets the size of a full proof.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+ifeq ($(origin PYTHON), undefined)
+python := .venv/bin/python
+run_environment := .venv/.run
+dev_environment := .venv/.dev
+else
+# The package need not be installed there: it is found through a link with its name.
+python := PYTHONPATH=$(CURDIR)/build/link$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON)
+run_environment := build/link/vllm_watchdog
+dev_environment := build/link/vllm_watchdog
+endif
+
+.PHONY: help
+help: ## say what can be made
+	@sed -n 's/^\([a-zA-Z%-]*\):.*## \(.*\)/make \1|\2/p' Makefile | sed 's/%/NAME/' | column -t -s '|'
+
+.PHONY: run
+run: $(run_environment) ## start the daemon in the foreground (ARGS='--config FILE')
+	@$(python) -c 'import sys; sys.argv[0] = "vllm-watchdog"; sys.path[:] = filter(None, sys.path); \
+	from vllm_watchdog.watchdog.cli import main; main()' run $(ARGS)
+
+.PHONY: test
+test: $(dev_environment) ## run all tests but the full-size proofs (ARGS='tests/promql -x')
+	$(python) -m pytest $(ARGS)
+
+.PHONY: peers
+peers: ## install the real servers that tests and benchmarks start
+	@tests/peers/install.sh
+
+.PHONY: lint
+lint: $(dev_environment) ## formatter, linter, strict types, import contracts
+	$(python) -m ruff format --check .
+	$(python) -m ruff check .
+	$(python) -m mypy watchdog collectors remediations rules
+	$(python) -c 'from importlinter.cli import lint_imports; raise SystemExit(lint_imports())'
+
+.PHONY: promql-oracle
+promql-oracle: $(dev_environment) ## compare N=20000 generated expressions with a real Prometheus
+	N=$(or $(N),20000) $(python) -m pytest tests/promql/test_oracle.py
+
+bench-%: $(dev_environment) ## run benchmarks/NAME.py; its last line is one JSON object
+	@$(python) benchmarks/$(subst -,_,$*).py $(ARGS)
+
+.venv/.run: pyproject.toml deploy/environment.sh
+	@deploy/environment.sh run
+
+.venv/.dev: pyproject.toml deploy/environment.sh
+	@deploy/environment.sh dev
+
+build/link/vllm_watchdog:
+	@mkdir -p build/link && ln -s ../.. $@
