@@ -15,7 +15,7 @@ run_environment := .venv/.run
 dev_environment := .venv/.dev
 else
 # The package need not be installed there: it is found through a link with its name.
-python := PYTHONPATH=$(CURDIR)/build/link$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON)
+python := env PYTHONPATH="$(CURDIR)/build/link$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
 run_environment := build/link/vllm_watchdog
 dev_environment := build/link/vllm_watchdog
 endif
@@ -26,7 +26,7 @@ help: ## say what can be made
 
 .PHONY: run
 run: $(run_environment) ## start the daemon in the foreground (ARGS='--config FILE')
-	@$(python) -c 'import sys; sys.argv[0] = "vllm-watchdog"; sys.path[:] = filter(None, sys.path); \
+	@exec $(python) -c 'import sys; sys.argv[0] = "vllm-watchdog"; sys.path[:] = filter(None, sys.path); \
 	from vllm_watchdog.watchdog.cli import main; main()' run $(ARGS)
 
 .PHONY: test

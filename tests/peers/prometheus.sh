@@ -4,6 +4,9 @@
 # folder of their own: 3.x from unstable, 2.42 from Debian 12. They are static programs, so no
 # dependency is needed and nothing of the system changes. The mirror is the one apt already uses.
 
+# Debian's Alertmanager reads its default templates from this folder, wherever itself lies.
+readonly ALERTMANAGER_TEMPLATES=/usr/share/prometheus/alertmanager
+
 debian_mirror() {
   { apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null
     grep -rhoE 'https?://[^ ]*/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null
@@ -29,9 +32,24 @@ unpack_debian() { # SUITE DIR PACKAGE...
   fi
 }
 
+place_templates() { # from the cache folder to where Alertmanager looks
+  [ ! -e "$ALERTMANAGER_TEMPLATES/default.tmpl" ] && [ -d "$PEERS/alertmanager" ] || return 0
+  if can_be_root; then
+    as_root mkdir -p "$ALERTMANAGER_TEMPLATES"
+    as_root cp -r "$PEERS/alertmanager/." "$ALERTMANAGER_TEMPLATES/"
+  else
+    lacks "Alertmanager (its templates in $ALERTMANAGER_TEMPLATES need root: sudo make peers)"
+  fi
+}
+
 install_prometheus() {
+  unpack_prometheus
+  place_templates
+}
+
+unpack_prometheus() {
   local bin=$PEERS/bin fresh
-  if [ -x "$bin/prometheus" ] && [ -x "$bin/amtool" ] && [ -x "$bin/promtool-2.42" ]; then
+  if [ -x "$bin/prometheus" ] && [ -d "$PEERS/alertmanager" ] && [ -x "$bin/promtool-2.42" ]; then
     return 0
   fi
   if ! command -v apt-get >/dev/null || [ -z "$(debian_mirror)" ] ||
@@ -44,6 +62,8 @@ install_prometheus() {
   say "unpacking Prometheus 3.x, Alertmanager and promtool 2.42"
   if unpack_debian sid "$fresh/sid" prometheus promtool prometheus-alertmanager; then
     mv -f "$fresh"/sid/usr/bin/{prometheus,promtool,prometheus-alertmanager,amtool} "$bin/"
+    rm -rf "$PEERS/alertmanager"
+    mv "$fresh/sid$ALERTMANAGER_TEMPLATES" "$PEERS/alertmanager"
   else
     lacks "Prometheus 3.x, promtool, Alertmanager (the mirror did not give them)"
   fi

@@ -26,6 +26,9 @@ COMMANDS = {
 """Peers unpacked into the folder's ``bin``: our name -> file. The machine's own are not used: an
 older Prometheus on PATH has other semantics."""
 
+ALERTMANAGER_TEMPLATE = Path("/usr/share/prometheus/alertmanager/default.tmpl")
+"""Debian's Alertmanager does not start without this file."""
+
 HOMES = {"elasticsearch-8": 17, "elasticsearch-9": 21}
 """Elasticsearch homes in the folder: name -> the oldest JDK that runs it."""
 
@@ -46,6 +49,8 @@ def find(name: str) -> Path | None:
         return home.resolve() if runnable else None
     if name in COMMANDS:
         program = folder() / "bin" / COMMANDS[name]
+        if COMMANDS[name] == "prometheus-alertmanager" and not ALERTMANAGER_TEMPLATE.exists():
+            return None
         return program if program.exists() else None
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     found = shutil.which(name, path=path)
