@@ -1,0 +1,353 @@
+"""One small request of our own to a vLLM server, and what its answer says about the engine.
+
+The prompt and the answer never leave this room: only status, finish reason and time do. A server
+that will not talk to us (401, 404, 429, no model) or that is busy is no failure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import re2
+
+from ..watchdog.contracts import Yield
+from ..watchdog.errors import HttpError, SourceError
+from ..watchdog.exposition import Exposition
+from ..watchdog.model import NAME, Checkpoint, Event, Sample, labelset
+from ..watchdog.system import Response, System
+
+Kind = Literal["completion", "chat", "embedding", "none"]
+Outcome = Literal["ok", "failed", "slow", "unknown"]
+
+ROUTES: Mapping[str, str] = {
+    "completion": "/v1/completions",
+    "chat": "/v1/chat/completions",
+    "embedding": "/v1/embeddings",
+}
+PROGRESS = ("generation_tokens_total", "prompt_tokens_total", "iteration_tokens_total_count")
+RETRY = 60.0  # seconds until a server in which nothing to ask was found is asked again
+ASIDE = 5.0  # seconds for /v1/models, /openapi.json, /metrics
+MAX_ANSWER = 4 * 1024 * 1024  # bytes; an embedding of 16,384 numbers is below 1 MiB
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one try gave. ``canary`` is set where an expected answer is configured, ``unfit`` when
+    the server does not take this kind of request, ``waits`` when nothing was asked because the
+    last answer still stands."""
+
+    verdict: Outcome
+    reason: str = ""
+    seconds: float | None = None
+    canary: bool | None = None
+    kind: str = ""
+    model: str = ""
+    unfit: bool = False
+    waits: bool = False
+
+
+@dataclass(frozen=True)
+class VllmProbe:
+    """Asks one server for one token.
+
+    ``kind`` None lets /openapi.json decide, ``model`` None /v1/models; what was found is kept in
+    the checkpoint. ``limit`` is the time-out in seconds; it grows, to the double at most, while
+    requests wait and tokens moved since the last probe. ``expect`` is a regular expression (RE2)
+    on the answer: the canary.
+    """
+
+    name: ClassVar[str] = "vllm_probe"
+
+    service: str
+    url: str
+    kind: Kind | None = None
+    model: str | None = None
+    prompt: str = "2+2="
+    max_tokens: int = 1
+    limit: float = 20.0
+    expect: str | None = None
+    api_key_file: str | None = None
+    interval: float = 10.0
+
+    @property
+    def instance(self) -> str:
+        """``vllm_probe/SERVICE``."""
+        return f"{self.name}/{self.service}"
+
+    @property
+    def scope(self) -> Mapping[str, str]:
+        """The service."""
+        return {"service": self.service}
+
+    @property
+    def timeout(self) -> float:
+        """Seconds: the longest completion and the questions beside it."""
+        return 2 * self.limit + 6 * ASIDE
+
+    def collect(self, system: System) -> Iterable[Yield]:
+        """Yield the verdict, success (ok and failed only), duration, and the canary's word.
+
+        Raises OSError or SourceError when the key file cannot be read.
+        """
+        kept = dict(system.checkpoints.get(self.instance) or {})
+        before = self._progress(system)
+        finding = self._probe(system, kept, before)
+        yield from self._samples(finding)
+        told = kept.get("told", "")
+        if finding.verdict == "unknown" and finding.reason != told:
+            message = f"the probe of {self.service} says nothing: {finding.reason}"
+            yield Event("probe_unknown", message, labelset(self.scope))
+        yield Checkpoint(self._doc(system, finding, kept, before))
+
+    def _samples(self, finding: Finding) -> Iterator[Sample]:
+        service = dict(self.scope)
+        verdict = labelset({**service, "verdict": finding.verdict})
+        yield Sample("service_probe_verdict", 1.0, verdict)
+        if finding.verdict in ("ok", "failed"):
+            success = float(finding.verdict == "ok")
+            yield Sample("service_probe_success", success, labelset(service))
+        if finding.seconds is not None:
+            yield Sample("service_probe_duration_seconds", finding.seconds, labelset(service))
+        if finding.canary is not None:
+            yield Sample("service_canary_success", float(finding.canary), labelset(service))
+
+    def _doc(
+        self, system: System, finding: Finding, kept: dict[str, Any], before: Progress | None
+    ) -> dict[str, Any]:
+        """What the next run needs: kind and model, what was told, since when nothing was found."""
+        doc = {**kept, "tokens": before.tokens if before is not None else None}
+        if finding.waits:
+            return doc
+        doc["told"] = finding.reason if finding.verdict == "unknown" else ""
+        doc["asked"] = None
+        if finding.verdict == "ok":
+            doc.update(kind=finding.kind, model=finding.model)
+        elif finding.verdict == "unknown":
+            if not kept.get("model"):
+                doc["asked"] = system.clock.wall()
+            doc.update(kind=None, model=None)
+        return doc
+
+    def _probe(self, system: System, kept: dict[str, Any], before: Progress | None) -> Finding:
+        if self.kind == "none":
+            return Finding("unknown", "probing is switched off")
+        asked = kept.get("asked")
+        if asked is not None and 0 <= system.clock.wall() - asked < RETRY:
+            return Finding("unknown", str(kept.get("told", "")), waits=True)
+        try:
+            model = self.model or kept.get("model") or self._first_model(system)
+            kinds = self._kinds(system, kept)
+        except HttpError as error:
+            return self._without_answer(system, error, before, self.limit)
+        except _Unknown as unknown:
+            return Finding("unknown", str(unknown))
+        finding = Finding("unknown", "no route that a probe can use")
+        for kind in kinds:
+            finding = self._ask(system, kind, str(model), before, kept)
+            if not finding.unfit:
+                break
+        return finding
+
+    def _kinds(self, system: System, kept: dict[str, Any]) -> list[str]:
+        """The kinds to try, likeliest first."""
+        if self.kind is not None:
+            return [self.kind]
+        if kept.get("kind"):
+            return [str(kept["kind"])]
+        answer = self._get(system, "/openapi.json")
+        if answer.status != 200:
+            return list(ROUTES)
+        paths = _document(answer).get("paths")
+        return [
+            kind for kind, route in ROUTES.items() if isinstance(paths, dict) and route in paths
+        ]
+
+    def _first_model(self, system: System) -> str:
+        answer = self._get(system, "/v1/models")
+        if answer.status in (301, 302, 307, 308) or 400 <= answer.status < 500:
+            raise _Unknown(f"/v1/models answers {answer.status}")
+        if answer.status != 200:
+            raise HttpError(f"/v1/models answers {answer.status}", "status")
+        for model in _document(answer).get("data") or []:
+            if isinstance(model, dict) and isinstance(model.get("id"), str):
+                return str(model["id"])
+        raise _Unknown("no model is served")
+
+    def _ask(
+        self,
+        system: System,
+        kind: str,
+        model: str,
+        before: Progress | None,
+        kept: dict[str, Any],
+    ) -> Finding:
+        """Send the request of a kind and judge its answer."""
+        limit = self._patience(before, kept)
+        body = json.dumps(self._body(kind, model)).encode()
+        headers = {**self._headers(system), "Content-Type": "application/json"}
+        begun = system.clock.mono()
+        try:
+            answer = system.http.request(
+                "POST",
+                self.url.rstrip("/") + ROUTES[kind],
+                timeout=limit,
+                headers=headers,
+                body=body,
+                limit=MAX_ANSWER,
+            )
+        except HttpError as error:
+            finding = self._without_answer(system, error, before, limit)
+            return _timed(finding, kind, model, system.clock.mono() - begun)
+        finding = self._judge(answer, kind)
+        return _timed(finding, kind, model, system.clock.mono() - begun)
+
+    def _judge(self, answer: Response, kind: str) -> Finding:
+        if answer.status >= 500 and answer.status != 501:
+            return Finding("failed", f"HTTP {answer.status}")
+        if answer.status != 200:
+            unfit = answer.status in (400, 404, 405, 422, 501)
+            return Finding("unknown", f"{ROUTES[kind]} answers {answer.status}", unfit=unfit)
+        document = _document(answer)
+        if kind == "embedding":
+            first = _first(document, "data")
+            good = isinstance(first.get("embedding"), (list, str)) and bool(first["embedding"])
+            return Finding("ok") if good else Finding("failed", "broken answer")
+        choice = _first(document, "choices")
+        text = choice.get("text") if kind == "completion" else _first_content(choice)
+        if "finish_reason" not in choice or text is None:
+            return Finding("failed", "broken answer")
+        if choice["finish_reason"] == "error":
+            return Finding("failed", "finish_reason error")
+        canary = None if self.expect is None else bool(re2.search(self.expect, text))
+        return Finding("ok", canary=canary)
+
+    def _without_answer(
+        self, system: System, error: HttpError, before: Progress | None, limit: float
+    ) -> Finding:
+        """No answer at all: a time-out is a failure only where no token moved meanwhile."""
+        if error.reason == "tls":
+            return Finding("unknown", "the server's certificate is not trusted")
+        if error.reason != "timeout":
+            return Finding("failed", "refused" if error.reason == "refused" else "no answer")
+        late = f"no answer within {limit:g} s"
+        after = self._progress(system)
+        if (after is not None and after.asleep) or self._held(system):
+            return Finding("unknown", "the engine sleeps or is paused")
+        if before is None or after is None:
+            return Finding("failed", f"{late}, nor does the metrics page answer")
+        if before.tokens is None or after.tokens is None:
+            return Finding("unknown", f"{late}, and the metrics page does not tell progress")
+        if after.tokens != before.tokens:
+            return Finding("slow", f"{late} while tokens move")
+        return Finding("failed", f"{late} and no token moves")
+
+    def _held(self, system: System) -> bool:
+        """Whether a person paused the engine or put it to sleep (routes of development mode)."""
+        for path, word in (("/is_paused", "is_paused"), ("/is_sleeping", "is_sleeping")):
+            try:
+                answer = self._get(system, path)
+            except HttpError:
+                return False
+            if answer.status == 200 and _document(answer).get(word) is True:
+                return True
+        return False
+
+    def _patience(self, before: Progress | None, kept: dict[str, Any]) -> float:
+        """Seconds to wait: more behind a queue that moves, never more than twice the limit."""
+        if before is None or before.waiting <= 0 or before.tokens in (None, kept.get("tokens")):
+            return self.limit
+        return self.limit * min(2.0, 1.0 + before.waiting / max(before.running, 1.0))
+
+    def _progress(self, system: System) -> Progress | None:
+        """The engine's counters; None when its metrics page does not answer."""
+        try:
+            answer = self._get(system, "/metrics")
+        except HttpError:
+            return None
+        if answer.status != 200:
+            return Progress()
+        try:
+            page = Exposition().read(answer.body).page
+        except SourceError:
+            return Progress()
+        sums: dict[str, float] = {}
+        asleep = False
+        for key, value in zip(page.keys, page.values, strict=True):
+            labels = dict(key)
+            name = labels[NAME].removeprefix("vllm:")
+            sums[name] = sums.get(name, 0.0) + value
+            if name == "engine_sleep_state" and labels.get("sleep_state") == "awake":
+                asleep = asleep or value == 0.0
+        known = [sums[name] for name in PROGRESS if name in sums]
+        return Progress(
+            sum(known) if known else None,
+            sums.get("num_requests_running", 0.0),
+            sums.get("num_requests_waiting", 0.0),
+            asleep,
+        )
+
+    def _get(self, system: System, path: str) -> Response:
+        return system.http.request(
+            "GET",
+            self.url.rstrip("/") + path,
+            timeout=ASIDE,
+            headers=self._headers(system),
+            limit=MAX_ANSWER,
+        )
+
+    def _headers(self, system: System) -> dict[str, str]:
+        if not self.api_key_file:
+            return {}
+        return {"Authorization": f"Bearer {system.files.text(self.api_key_file, 4096).strip()}"}
+
+    def _body(self, kind: str, model: str) -> dict[str, Any]:
+        if kind == "embedding":
+            return {"model": model, "input": self.prompt}
+        common = {"model": model, "max_tokens": self.max_tokens, "temperature": 0}
+        if kind == "chat":
+            return {**common, "messages": [{"role": "user", "content": self.prompt}]}
+        return {**common, "prompt": self.prompt}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Tokens and steps the engine has done (None: not told), and its queue."""
+
+    tokens: float | None = None
+    running: float = 0.0
+    waiting: float = 0.0
+    asleep: bool = False
+
+
+class _Unknown(Exception):
+    """The server answers, and the answer says nothing about its engine."""
+
+
+def _document(answer: Response) -> dict[str, Any]:
+    """The answer's JSON object; empty when it is none."""
+    try:
+        document = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _first(document: dict[str, Any], name: str) -> dict[str, Any]:
+    items = document.get(name)
+    first = items[0] if isinstance(items, list) and items else None
+    return first if isinstance(first, dict) else {}
+
+
+def _first_content(choice: dict[str, Any]) -> str | None:
+    """A chat answer's text; a reasoning model's may be empty at one token."""
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return None
+    return str(message.get("content") or "")
+
+
+def _timed(finding: Finding, kind: str, model: str, seconds: float) -> Finding:
+    return replace(finding, seconds=seconds, kind=kind, model=model)
