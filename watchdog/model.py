@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -74,6 +75,38 @@ class Event:
     severity: str = "info"
     urgent: bool = False
     time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as the journal keeps it.
+
+    ``seq`` rises within one journal; ``id`` is unique for ever and sorts by start, tick and order.
+    ``time`` is when it happened (the source's own time, else the tick's), ``recorded`` the tick's;
+    both Unix seconds. ``labels_json`` and ``fields_json`` are JSON objects as text, so that what
+    only passes them on need not parse them.
+    """
+
+    seq: int
+    id: str
+    time: float
+    recorded: float
+    kind: str
+    severity: str
+    message: str
+    labels_json: str = "{}"
+    fields_json: str = "{}"
+
+    @property
+    def labels(self) -> Labels:
+        """What identifies: service, card, alertname …"""
+        return labelset(json.loads(self.labels_json))
+
+    @property
+    def fields(self) -> Json:
+        """What describes."""
+        fields: Json = json.loads(self.fields_json)
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
