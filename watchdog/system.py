@@ -94,7 +94,14 @@ class Runner(Protocol):
 
 
 class RealRunner:
-    """Commands of this machine, each in a session of its own, killed as a group at its deadline."""
+    """Commands of this machine, each in a session of its own, killed as a group at its deadline.
+
+    While a killed process of a program lives on in uninterruptible sleep, that program is not
+    started again: dead queries must not pile up.
+    """
+
+    def __init__(self) -> None:
+        self._stuck: dict[str, subprocess.Popen[bytes]] = {}
 
     def which(self, program: str) -> str | None:
         """Path of a program on PATH, or None."""
@@ -112,6 +119,12 @@ class RealRunner:
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         """See Runner.run."""
+        earlier = self._stuck.get(argv[0])
+        if earlier is not None:
+            if earlier.poll() is None:
+                text = f"{argv[0]}: an earlier call cannot be killed (uninterruptible sleep)"
+                raise CommandTimeout(text, stuck=True)
+            del self._stuck[argv[0]]
         try:
             process = subprocess.Popen(
                 list(argv),
@@ -137,6 +150,8 @@ class RealRunner:
             )
         _kill(process)
         stuck = _reap(process) is None
+        if stuck:
+            self._stuck[argv[0]] = process
         raise CommandTimeout(
             f"{argv[0]} did not end within {timeout:g} s"
             + (", and cannot be killed (uninterruptible sleep)" if stuck else ""),

@@ -1,0 +1,276 @@
+"""Runs each collector on a thread of its own and turns what it yields into batches.
+
+It times, bounds and labels runs; it judges nothing. A run past its deadline makes one stalled
+batch, and the collector is not started again while that run lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from .contracts import Collector, Yield
+from .errors import NoData, NotSupported
+from .model import Batch, Checkpoint, Event, Labels, Page, Sample, labelset
+from .system import System
+
+if TYPE_CHECKING:
+    from apscheduler.schedulers.background import BackgroundScheduler
+
+MAX_SAMPLES = 50_000  # a run that yields more is broken, not rich
+MAX_EVENTS = 5_000
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run under way."""
+
+    since: float
+    overdue: bool = False
+
+
+class Labeller:
+    """Adds the static labels to a collector's series, once per series.
+
+    Keys that repeat give the identical tuple again, so that the window can recognise a page.
+    """
+
+    def __init__(self, static: Mapping[str, str]) -> None:
+        self._static = dict(static)
+        self._pages: dict[int, tuple[tuple[Labels, ...], tuple[Labels, ...]]] = {}
+        self._loose: tuple[Labels, ...] = ()
+
+    def page(self, page: Page, position: int) -> Page:
+        """The page with the static labels on each series that lacks them."""
+        known = self._pages.get(position)
+        if known is None or known[0] is not page.keys:
+            known = (page.keys, tuple(self._labelled(key) for key in page.keys))
+            self._pages[position] = known
+        return Page(known[1], page.values)
+
+    def samples(self, samples: Sequence[Sample]) -> Page:
+        """One page of loose samples; of equal series the last counts."""
+        values = {self._labelled(sample.key): sample.value for sample in samples}
+        keys = tuple(values)
+        if keys == self._loose:
+            keys = self._loose
+        self._loose = keys
+        return Page(keys, tuple(values.values()))
+
+    def _labelled(self, key: Labels) -> Labels:
+        return labelset({**self._static, **dict(key)})
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A collector with all that the host knows of it."""
+
+    collector: Collector
+    labeller: Labeller
+    run: _Run | None = None
+    absent: bool = False
+
+
+@dataclass(slots=True)
+class Inbox:
+    """Batches on their way to the engine; ``wake`` is set when one is urgent."""
+
+    wake: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _waiting: dict[str, Batch] = field(default_factory=dict)
+
+    def put(self, batch: Batch) -> None:
+        """Add a batch; a later one of the same collector keeps the earlier one's events."""
+        with self._lock:
+            earlier = self._waiting.get(batch.collector)
+            if earlier is not None and earlier.events:
+                merged = (*earlier.events, *batch.events)[-MAX_EVENTS:]
+                batch = replace(
+                    batch, events=merged, checkpoint=batch.checkpoint or earlier.checkpoint
+                )
+            self._waiting[batch.collector] = batch
+        if any(event.urgent for event in batch.events):
+            self.wake.set()
+
+    def take(self) -> tuple[Batch, ...]:
+        """All waiting batches in the order of their collectors' names."""
+        with self._lock:
+            taken = tuple(self._waiting[name] for name in sorted(self._waiting))
+            self._waiting.clear()
+            self.wake.clear()
+        return taken
+
+
+def run_once(collector: Collector, system: System, labeller: Labeller | None = None) -> Batch:
+    """Run a collector now and give its batch; what it raises becomes the batch's error."""
+    labeller = labeller or Labeller({})
+    start = system.clock.mono()
+    scope = labelset(collector.scope)
+    empty = Batch(collector.instance, scope=scope)
+    try:
+        batch = _batch(empty, collector.collect(system), labeller)
+    except NotSupported as reason:
+        batch = replace(empty, absent=True, error=_line(reason))
+    except NoData:
+        batch = empty
+    except Exception as error:  # noqa: BLE001 (boundary: a collector's run)
+        batch = replace(empty, error=_line(error))
+    if batch.checkpoint is not None:
+        system.checkpoints.put(collector.instance, batch.checkpoint.doc)
+    return replace(batch, duration=system.clock.mono() - start)
+
+
+def _batch(empty: Batch, yielded: Iterable[Yield], labeller: Labeller) -> Batch:
+    pages: list[Page] = []
+    samples: list[Sample] = []
+    events: list[Event] = []
+    checkpoint: Checkpoint | None = None
+    for item in yielded:
+        if isinstance(item, Sample):
+            samples.append(item)
+        elif isinstance(item, Page):
+            pages.append(labeller.page(item, len(pages)))
+        elif isinstance(item, Event):
+            events.append(item)
+        else:
+            checkpoint = item
+        if len(samples) > MAX_SAMPLES or len(events) > MAX_EVENTS:
+            raise ValueError("yielded more than a node can have; the reading is not used")
+    if samples:
+        pages.append(labeller.samples(samples))
+    return replace(empty, pages=tuple(pages), events=tuple(events), checkpoint=checkpoint)
+
+
+def _line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return (text[0] if text else type(error).__name__)[:300]
+
+
+class Scheduler:
+    """APScheduler with one single-thread executor per collector: a hung one starves nobody."""
+
+    def __init__(
+        self,
+        system: System,
+        inbox: Inbox,
+        static: Mapping[str, str],
+        log: Callable[..., object],
+    ) -> None:
+        self._system, self._inbox, self._static, self._log = system, inbox, static, log
+        self._slots: dict[str, _Slot] = {}
+        self._lock = threading.Lock()
+        self._scheduler: BackgroundScheduler | None = None
+
+    @property
+    def instances(self) -> list[str]:
+        """Names of the collectors that run here."""
+        return sorted(self._slots)
+
+    def start(self) -> None:
+        """Begin to run collectors; their first runs are spread over one interval."""
+        from apscheduler.schedulers.background import BackgroundScheduler
+
+        for name in ("apscheduler.scheduler", "apscheduler.executors"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._scheduler = BackgroundScheduler(timezone=timezone.utc, executors={})
+        self._scheduler.start()
+
+    def add(self, collectors: Sequence[Collector]) -> None:
+        """Run further collectors from now on."""
+        for position, collector in enumerate(collectors):
+            slot = _Slot(collector, Labeller(self._static))
+            with self._lock:
+                self._slots[collector.instance] = slot
+            self._schedule(slot, position / max(len(collectors), 1))
+
+    def remove(self, instance: str) -> None:
+        """Stop running a collector; a run under way is let go of."""
+        with self._lock:
+            self._slots.pop(instance, None)
+        scheduler = self._scheduler
+        if scheduler is not None:
+            from apscheduler.jobstores.base import JobLookupError
+
+            with contextlib.suppress(JobLookupError):
+                scheduler.remove_job(instance)
+            with contextlib.suppress(KeyError):
+                scheduler.remove_executor(instance, shutdown=False)
+
+    def overdue(self) -> None:
+        """Put one stalled batch for each run that has just passed its deadline."""
+        now = self._system.clock.mono()
+        with self._lock:
+            late = [s for s in self._slots.values() if self._passed(s, now)]
+        for slot in late:
+            collector = slot.collector
+            self._inbox.put(
+                Batch(
+                    collector.instance,
+                    duration=collector.timeout,
+                    error=f"no answer within {collector.timeout:g} s",
+                    stalled=True,
+                    scope=labelset(collector.scope),
+                )
+            )
+
+    def stop(self) -> None:
+        """End the schedule without waiting for runs under way."""
+        if self._scheduler is not None:
+            self._scheduler.shutdown(wait=False)
+            self._scheduler = None
+
+    def _passed(self, slot: _Slot, now: float) -> bool:
+        run = slot.run
+        if run is None or run.overdue or now - run.since <= slot.collector.timeout + 1.0:
+            return False
+        run.overdue = True
+        return True
+
+    def _schedule(self, slot: _Slot, phase: float) -> None:
+        from apscheduler.executors.pool import ThreadPoolExecutor
+
+        scheduler = self._scheduler
+        assert scheduler is not None
+        collector = slot.collector
+        spread = min(collector.interval, 5.0) * phase
+        first = datetime.now(timezone.utc) + timedelta(seconds=spread)
+        scheduler.add_executor(ThreadPoolExecutor(1), alias=collector.instance)
+        scheduler.add_job(
+            self._run,
+            "interval",
+            args=(slot,),
+            seconds=collector.interval,
+            id=collector.instance,
+            executor=collector.instance,
+            next_run_time=first,
+            coalesce=True,
+            max_instances=1,
+            misfire_grace_time=None,
+        )
+
+    def _run(self, slot: _Slot) -> None:
+        with self._lock:
+            if slot.run is not None:
+                return
+            slot.run = run = _Run(self._system.clock.mono())
+        batch = run_once(slot.collector, self._system, slot.labeller)
+        with self._lock:
+            slot.run = None
+            gone = self._slots.get(slot.collector.instance) is not slot
+        if gone or run.overdue:
+            return  # an answer after its deadline is old: the next run gives a fresh one
+        if batch.absent:
+            self._absent(slot, batch)
+        else:
+            slot.absent = False
+        self._inbox.put(batch)
+
+    def _absent(self, slot: _Slot, batch: Batch) -> None:
+        if not slot.absent:
+            slot.absent = True
+            self._log("not on this node", collector=batch.collector, reason=batch.error)
