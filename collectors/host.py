@@ -18,8 +18,8 @@ class HostFigures:
     Series: ``host_cpu_seconds_total{mode}``, ``host_cpus``, ``host_memory_total_bytes``,
     ``host_memory_available_bytes``, ``host_swap_total_bytes``, ``host_swap_used_bytes``,
     ``host_load{window="1m"|"5m"|"15m"}``, ``host_boot_time_seconds``,
-    ``host_memory_pressure_ratio{kind="some"|"full"}`` (PSI, share of the last 10 s) where the kernel
-    has it.
+    ``host_memory_pressure_ratio{kind="some"|"full"}`` (PSI, share of the last 10 s) where the
+    kernel has it.
     """
 
     interval: float = 5.0

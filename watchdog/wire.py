@@ -1,0 +1,301 @@
+"""How values of the model are written as JSON and read again: recordings, replays, answers.
+
+Every function here is pure and total on what the model can hold; numbers that JSON lacks are
+strings (``NaN``, ``+Inf``, ``-Inf``) as in Prometheus' own answers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from .model import (
+    Alert,
+    Batch,
+    Checkpoint,
+    Command,
+    Decisions,
+    Event,
+    Inputs,
+    Labels,
+    Outcome,
+    Page,
+    Request,
+    Tick,
+    Transition,
+    Verdict,
+    labelset,
+)
+
+JsonDoc = dict[str, Any]
+
+
+def number(value: float) -> float | int | str:
+    """A sample's value as JSON: whole numbers without a fraction, specials as strings."""
+    if value != value:  # noqa: PLR0124 (the test for NaN that needs no call)
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == int(value) and abs(value) < 1e15 and not (value == 0 and _negative(value)):
+        return int(value)
+    return value
+
+
+def _negative(value: float) -> bool:
+    return math.copysign(1.0, value) < 0
+
+
+def moment(seconds: float | None) -> str | None:
+    """Unix seconds as RFC 3339 in UTC with milliseconds; None stays None."""
+    if seconds is None:
+        return None
+    ms = round(seconds * 1000)
+    at = datetime.fromtimestamp(ms // 1000, timezone.utc)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+def dumps(doc: Any, *, indent: int | None = None) -> str:
+    """JSON with sorted keys, the same text for equal values on every run."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    return json.dumps(
+        doc,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=separators,
+        indent=indent,
+    )
+
+
+def event_doc(event: Event) -> JsonDoc:
+    """An event as JSON."""
+    doc: JsonDoc = {
+        "kind": event.kind,
+        "message": event.message,
+        "labels": dict(event.labels),
+        "fields": plain(event.fields),
+        "severity": event.severity,
+    }
+    if event.urgent:
+        doc["urgent"] = True
+    if event.time is not None:
+        doc["time"] = event.time
+    return doc
+
+
+def event_of(doc: Mapping[str, Any]) -> Event:
+    """The event of a JSON object."""
+    return Event(
+        doc["kind"],
+        doc.get("message", ""),
+        labelset(doc.get("labels", {})),
+        doc.get("fields", {}),
+        doc.get("severity", "info"),
+        doc.get("urgent", False),
+        doc.get("time"),
+    )
+
+
+def plain(value: Any) -> Any:
+    """A JSON value without numbers that JSON lacks; tuples become lists, keys strings."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return number(value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)
+
+
+def alert_doc(alert: Alert) -> JsonDoc:
+    """An alert as ``alerts --json`` shows it."""
+    labels = dict(alert.labels)
+    annotations = dict(alert.annotations)
+    unknown_since = moment(alert.unknown_since)
+    if unknown_since is not None:
+        annotations["unknown_since"] = unknown_since
+    return {
+        "alert": alert.name,
+        "labels": labels,
+        "annotations": annotations,
+        "state": alert.state,
+        "active_at": moment(alert.active_at),
+        "fired_at": moment(alert.fired_at),
+        "value": number(alert.value),
+        "service": labels.get("service"),
+    }
+
+
+def transition_doc(tick: Tick, change: Transition) -> JsonDoc:
+    """A change of an alert's state as ``replay --json`` shows it."""
+    return {
+        "tick": tick.number,
+        "time": moment(tick.wall),
+        "alert": change.alert.name,
+        "labels": dict(change.alert.labels),
+        "before": change.before,
+        "after": change.after,
+        "value": number(change.alert.value),
+    }
+
+
+def request_doc(tick: Tick, request: Request) -> JsonDoc:
+    """A request as JSON."""
+    return {
+        "tick": tick.number,
+        "time": moment(tick.wall),
+        "remediation": request.remediation,
+        "service": request.service,
+        "alert": request.alert.name,
+        "attempt": request.attempt,
+        "id": request.id,
+    }
+
+
+def refusal_doc(tick: Tick, verdict: Verdict) -> JsonDoc:
+    """A refusal as JSON, with every check that was evaluated."""
+    return {
+        **request_doc(tick, verdict.request),
+        "reason": verdict.reason,
+        "checks": dict(verdict.checks),
+    }
+
+
+def decisions_doc(tick: Tick, decisions: Decisions) -> JsonDoc:
+    """One tick's decisions: what decisions.jsonl holds a line of."""
+    return {
+        "tick": tick.number,
+        "time": moment(tick.wall),
+        "transitions": [transition_doc(tick, change) for change in decisions.transitions],
+        "requests": [request_doc(tick, request) for request in decisions.requests],
+        "refusals": [refusal_doc(tick, verdict) for verdict in decisions.refusals],
+        "events": [
+            {"tick": tick.number, "time": moment(tick.wall), **event_doc(event)}
+            for event in decisions.events
+        ],
+    }
+
+
+class InputsWriter:
+    """Writes inputs a line a tick; a page's keys stand only where they differ from the last."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int], tuple[Labels, ...]] = {}
+
+    def line(self, tick: Tick, inputs: Inputs) -> str:
+        """The JSON text of one tick's inputs, without the newline."""
+        return dumps(
+            {
+                "tick": tick.number,
+                "mono": tick.mono,
+                "wall": tick.wall,
+                "batches": [self._batch(batch) for batch in inputs.batches],
+                "outcomes": [_outcome_doc(outcome) for outcome in inputs.outcomes],
+                "commands": [
+                    {"verb": c.verb, "args": plain(c.args), "who": c.who} for c in inputs.commands
+                ],
+            }
+        )
+
+    def _batch(self, batch: Batch) -> JsonDoc:
+        doc: JsonDoc = {"collector": batch.collector, "duration": round(batch.duration, 6)}
+        if batch.scope:
+            doc["scope"] = dict(batch.scope)
+        if batch.pages:
+            doc["pages"] = [self._page(batch.collector, i, p) for i, p in enumerate(batch.pages)]
+        if batch.events:
+            doc["events"] = [event_doc(event) for event in batch.events]
+        if batch.error is not None:
+            doc["error"] = batch.error
+        if batch.stalled:
+            doc["stalled"] = True
+        if batch.absent:
+            doc["absent"] = True
+        if batch.checkpoint is not None:
+            doc["checkpoint"] = plain(batch.checkpoint.doc)
+        return doc
+
+    def _page(self, collector: str, position: int, page: Page) -> JsonDoc:
+        doc: JsonDoc = {"values": [number(value) for value in page.values]}
+        last = self._last.get((collector, position))
+        if last is not page.keys and last != page.keys:
+            doc["keys"] = [dict(key) for key in page.keys]
+            self._last[(collector, position)] = page.keys
+        return doc
+
+
+class InputsReader:
+    """Reads what InputsWriter wrote, line by line from the first."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int], tuple[Labels, ...]] = {}
+
+    def read(self, line: str | bytes) -> tuple[Tick, Inputs]:
+        """One tick and its inputs. Raises ValueError, KeyError or TypeError on a foreign line."""
+        doc = json.loads(line)
+        tick = Tick(doc["tick"], doc["mono"], doc["wall"])
+        batches = tuple(self._batch(item) for item in doc["batches"])
+        commands = tuple(Command(c["verb"], c["args"], c["who"]) for c in doc["commands"])
+        outcomes = tuple(_outcome_of(item) for item in doc["outcomes"])
+        return tick, Inputs(batches, outcomes, commands)
+
+    def _batch(self, doc: Mapping[str, Any]) -> Batch:
+        name = doc["collector"]
+        checkpoint = doc.get("checkpoint")
+        return Batch(
+            name,
+            tuple(self._page(name, i, page) for i, page in enumerate(doc.get("pages", ()))),
+            tuple(event_of(event) for event in doc.get("events", ())),
+            doc["duration"],
+            doc.get("error"),
+            doc.get("stalled", False),
+            doc.get("absent", False),
+            labelset(doc.get("scope", {})),
+            None if checkpoint is None else Checkpoint(checkpoint),
+        )
+
+    def _page(self, collector: str, position: int, doc: Mapping[str, Any]) -> Page:
+        if "keys" in doc:
+            self._last[(collector, position)] = tuple(labelset(key) for key in doc["keys"])
+        values = tuple(float(value) for value in doc["values"])
+        return Page(self._last[(collector, position)], values)
+
+
+def _outcome_doc(outcome: Outcome) -> JsonDoc:
+    request = outcome.request
+    return {
+        "remediation": request.remediation,
+        "service": request.service,
+        "attempt": request.attempt,
+        "id": request.id,
+        "alert": {
+            "rule": request.alert.rule,
+            "labels": dict(request.alert.labels),
+            "state": request.alert.state,
+            "active_at": request.alert.active_at,
+            "fired_at": request.alert.fired_at,
+            "value": number(request.alert.value),
+        },
+        "status": outcome.status,
+        "detail": outcome.detail,
+        "duration": outcome.duration,
+    }
+
+
+def _outcome_of(doc: Mapping[str, Any]) -> Outcome:
+    kept = doc["alert"]
+    alert = Alert(
+        kept["rule"],
+        labelset(kept["labels"]),
+        kept["state"],
+        kept["active_at"],
+        float(kept["value"]),
+        fired_at=kept["fired_at"],
+    )
+    request = Request(doc["remediation"], alert, doc["attempt"], doc["service"], doc["id"])
+    return Outcome(request, doc["status"], doc["detail"], doc["duration"])
