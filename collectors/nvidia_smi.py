@@ -1,0 +1,235 @@
+"""NVIDIA GPUs by ``nvidia-smi -q -x``: what each says of itself, and which expected one is missing.
+
+It runs one query at a time and decides nothing beyond what the tool states; formats are read in
+``watchdog/nvidia``. Every series carries ``vendor="nvidia"`` and ``card`` (the lower-case PCI
+address without function; ``gpu0`` where an output has none; the MIG uuid for an instance).
+A reading that the tool does not have, or has damaged, gives no sample.
+
+======================================== ==========================================================
+accelerator_info                        1; uuid, bus_id, model, driver, index, minor, vbios;
+                                        for a MIG instance also parent, gi, ci, profile
+accelerator_present                     0: expected and gone, or the tool calls it lost
+accelerator_healthy                     0: lost, reset wanted, remap failed, uncorrectable errors
+                                        since driver load, fabric failed; 1: nothing of that and
+                                        all key readings intact; absent: unknown
+accelerator_utilization_ratio           share of time in which a kernel ran
+accelerator_sm_utilization_ratio        the same figure: nvidia-smi has none per SM
+accelerator_memory_utilization_ratio    share of time in which memory was read or written
+accelerator_engine_utilization_ratio    engine: encoder, decoder, jpeg, ofa
+accelerator_memory_*_bytes              used, free, reserved, total; used is without reserved
+accelerator_temperature_celsius         also accelerator_memory_temperature_celsius
+accelerator_temperature_margin_celsius  degrees left to the limit: smaller is hotter
+accelerator_power_watts                 the draw; _average_, _instant_ where told apart
+accelerator_power_limit_watts           also _enforced_limit_, _default_limit_
+accelerator_memory_power_watts          also accelerator_module_power_watts, where measured
+accelerator_clock_hertz                 domain: sm, graphics, memory, video
+accelerator_max_clock_hertz             domain: sm, graphics, memory
+accelerator_performance_state           number of the P-state, 0 fastest
+accelerator_fan_ratio                   of nominal speed
+accelerator_ecc_errors_total            kind: correctable, uncorrectable; since driver load
+accelerator_ecc_lifetime_errors_total   kind; over the card's life
+accelerator_ecc_memory_errors_total     kind, memory: sram, dram, sram_parity, sram_secded; also
+                                        accelerator_ecc_lifetime_memory_errors_total
+accelerator_ecc_enabled                 1 or 0; also accelerator_mig_enabled, _persistence_enabled
+accelerator_ecc_sram_threshold_exceeded 1 asks for field diagnostics
+accelerator_unrepairable_memory         1 or 0
+accelerator_repair_pending              part: channel, tpc
+accelerator_remapped_rows_total         kind; also _pending and _failed (1 or 0)
+accelerator_row_banks                   spare: max, high, partial, low, none
+accelerator_retired_pages_total         kind; also accelerator_retired_pages_pending
+accelerator_throttle_active             reason: sw_power_cap, hw_slowdown …; 1 or 0
+accelerator_throttle_seconds_total      reason; time spent so
+accelerator_fabric_info                 1; state, status, clique, cluster, summary, bandwidth
+accelerator_fabric_healthy              1 or 0 once registration has ended
+accelerator_reset_required              1 or 0
+accelerator_recovery_action             1; action: none, reset, reboot, drain_p2p, …
+accelerator_inforom_valid               0: the tool calls it corrupted
+accelerator_pcie_link_generation        also _max_generation, _lanes, _max_lanes
+accelerator_pcie_replays_total          also _transmit_, _receive_bytes_per_second
+accelerator_processes                   how many use the card
+accelerator_process_info                1; pid, process (no arguments), type
+accelerator_process_memory_bytes        pid, process
+accelerators_attached                   vendor only: the driver's own count
+accelerators_listed                     vendor only: how many the log lists
+======================================== ==========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ..watchdog.contracts import Yield
+from ..watchdog.errors import NoData, SourceError
+from ..watchdog.model import Checkpoint, Event, Page, Sample
+from ..watchdog.nvidia import messages, xml_log
+from ..watchdog.nvidia.card import VENDOR, Card, labels_of, samples
+from ..watchdog.nvidia.inventory import gpus_of_driver, handed_away
+from ..watchdog.system import Finished, System
+
+QUERY = ("nvidia-smi", "-q", "-x")
+MAX_SINGLE_QUERIES = 32  # one by one after one card has stopped the whole query
+
+
+@dataclass(frozen=True)
+class NvidiaSmi:
+    """All NVIDIA GPUs of the node.
+
+    ``expected`` are cards that must be there besides those seen before; ``interval`` and
+    ``timeout`` are seconds (the timeout covers all queries of a run together).
+    """
+
+    interval: float = 5.0
+    timeout: float = 10.0
+    expected: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "nvidia_smi"
+
+    @property
+    def instance(self) -> str:
+        """A node has one."""
+        return self.name
+
+    @property
+    def scope(self) -> Mapping[str, str]:
+        """No labels besides those on the samples."""
+        return {}
+
+    def collect(self, system: System) -> Iterable[Yield]:
+        """Query all cards; after a card has stopped the query, the others one by one.
+
+        Raises SourceError when the driver or the tool fails as a whole or its answer is not
+        whole; a time-out passes as it is.
+        """
+        seen = _seen(system.checkpoints.get(self.instance))
+        deadline = system.clock.mono() + self.timeout
+        answer = system.runner.run(QUERY, timeout=self.timeout)
+        found, gone = _read(answer), {lost.card for lost in messages.lost_cards(answer.text)}
+        if found is None and gone:
+            others = {*seen, *self.expected, *gpus_of_driver(system.files)} - gone
+            told = [sample for name in sorted(gone) for sample in _gone(name)]
+            return [*told, *_one_by_one(system, deadline, sorted(others))]
+        if found is None:
+            return self._nothing(seen)
+        return self._told(system, deadline, found, seen, messages.corrupt_inforoms(answer.text))
+
+    def _nothing(self, seen: Mapping[str, Any]) -> Iterator[Yield]:
+        """The driver works and has no GPU: all that are expected are gone."""
+        missing = sorted({*seen, *self.expected})
+        if not missing:
+            raise NoData("nvidia-smi: no devices were found, and none is expected")
+        return (sample for name in missing for sample in _gone(name))
+
+    def _told(
+        self,
+        system: System,
+        deadline: float,
+        log: xml_log.Log,
+        seen: Mapping[str, Any],
+        corrupt: Iterable[str],
+    ) -> Iterator[Yield]:
+        yield from report(log)
+        for name in corrupt:
+            yield Sample("accelerator_inforom_valid", 0.0, labels_of(name))
+        listed = {card.name for card in log.cards}
+        missing = _missing(system, listed, seen, self.expected)
+        if log.attached is not None and log.attached > len(log.cards):
+            yield from _one_by_one(system, deadline, missing)
+        else:
+            yield from (sample for name in missing for sample in _gone(name))
+        known = {**seen, **{card.name: _identity(card) for card in log.cards}}
+        if known != seen:
+            yield Checkpoint({"cards": known})
+
+
+def _read(answer: Finished) -> xml_log.Log | None:
+    """The log, or None where the tool says that it reaches no card. Raises SourceError."""
+    text = answer.text if len(answer.stdout) < 65536 else ""
+    if answer.truncated:
+        raise SourceError("nvidia-smi: its answer does not end, it was cut")
+    if b"</nvidia_smi_log>" in answer.stdout:
+        if answer.code in (0, messages.INFOROM):
+            return xml_log.parse(answer.stdout)
+        raise SourceError(_why(answer, text))
+    if messages.lost_cards(answer.text) or answer.code == messages.NO_DEVICES:
+        return None
+    if messages.no_devices(text):
+        return None
+    if answer.code == 0 and not messages.failure(text):
+        return xml_log.parse(answer.stdout)  # which says what is wrong with it
+    raise SourceError(_why(answer, text))
+
+
+def _why(answer: Finished, text: str) -> str:
+    said = messages.failure(text) or messages.exit_words(answer.code)
+    return f"nvidia-smi: {said} (exit status {answer.code})"
+
+
+def _seen(doc: Mapping[str, Any] | None) -> dict[str, Any]:
+    cards = (doc or {}).get("cards")
+    return dict(cards) if isinstance(cards, Mapping) else {}
+
+
+def _identity(card: Card) -> dict[str, str]:
+    return {label: card.fields.get(label, "") for label in ("uuid", "name", "index")}
+
+
+def _gone(name: str) -> Iterator[Sample]:
+    yield Sample("accelerator_present", 0.0, labels_of(name))
+    yield Sample("accelerator_healthy", 0.0, labels_of(name))
+
+
+def _missing(
+    system: System, listed: set[str], seen: Mapping[str, Any], expected: Iterable[str]
+) -> list[str]:
+    """What a complete log lacks: seen before or asked for, or held by the driver in PCI."""
+    away = handed_away(system.files)
+    wanted = {name for name in seen if name not in away} | set(expected)
+    if listed or seen:
+        wanted |= gpus_of_driver(system.files)
+    return sorted(wanted - listed)
+
+
+def _one_by_one(system: System, deadline: float, names: Iterable[str]) -> Iterator[Yield]:
+    """Ask each card by its address while time is left; what gives no answer stays unknown."""
+    for name in [name for name in names if ":" in name][:MAX_SINGLE_QUERIES]:
+        left = deadline - system.clock.mono()
+        if left <= 0:
+            return
+        answer = system.runner.run((*QUERY, "-i", f"{name}.0"), timeout=left)
+        if name in {lost.card for lost in messages.lost_cards(answer.text)}:
+            yield from _gone(name)
+        elif answer.code in (0, messages.INFOROM) and not answer.truncated:
+            yield from _single(answer, name)
+
+
+def _single(answer: Finished, name: str) -> Iterator[Yield]:
+    try:
+        log = xml_log.parse(answer.stdout)
+    except SourceError:
+        return  # this one card stays unknown; the others are told
+    for card in log.cards:
+        if card.name == name:  # its place in this answer is not its index on the node
+            texts = {key: text for key, text in card.fields.items() if key != "index"}
+            yield from samples(replace(card, fields=texts))
+
+
+def report(log: xml_log.Log) -> Iterator[Sample]:
+    """The samples of a whole log: each card's, and how many the driver and the log count."""
+    vendor = (("vendor", VENDOR),)
+    if log.attached is not None:
+        yield Sample("accelerators_attached", float(log.attached), vendor)
+    yield Sample("accelerators_listed", float(len(log.cards)), vendor)
+    for card in log.cards:
+        yield from samples(card)
+
+
+def capture(data: bytes, command: str | None = None) -> list[Sample | Page | Event]:
+    """Read a captured output of nvidia-smi, recognising which command's it is.
+
+    ``command`` (what ``--as`` said) decides where two could be meant. Raises SourceError with one
+    line when the tool reports its own failure, or nothing can be read.
+    """
+    del command
+    return list(report(xml_log.parse(data)))
