@@ -1,0 +1,167 @@
+"""Builds what a configuration asks for: collectors, rule groups, services. It runs nothing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..collectors import COLLECTORS, PER_SERVICE, collector_class
+from .config import CollectorSettings, Config, Service
+from .contracts import Collector
+from .discovery import Server, servers
+from .errors import ConfigError, Place, Problem
+from .inventory import Info, resolve, visible
+from .model import Page, labelset
+from .system import System
+
+EVERY_TICK = frozenset({"npu_smi", "nvidia_smi", "host", "vllm_metrics", "vllm_log", "kernel_log"})
+
+
+def shipped_rules() -> list[Path]:
+    """The rule files of the package: those with a ``groups:`` key."""
+    folder = resources.files(f"{__package__.rpartition('.')[0]}.rules")
+    found = [Path(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".yaml")]
+    return sorted(path for path in found if b"\ngroups:" in b"\n" + path.read_bytes())
+
+
+def rule_files(config: Config) -> list[Path]:
+    """The rule files that the configuration names, patterns resolved; else the shipped ones.
+
+    Raises ConfigError for a pattern that matches no file.
+    """
+    if config.rules.files is None:
+        return shipped_rules()
+    found: list[Path] = []
+    for pattern in config.rules.files:
+        matches = sorted(Path(pattern).parent.glob(Path(pattern).name))
+        if not matches:
+            hint = "name an existing rule file in rules.files"
+            raise ConfigError(Problem(Place(pattern), "no such rule file", hint))
+        found.extend(path for path in matches if path not in found)
+    return found
+
+
+def check_names(config: Config) -> list[Problem]:
+    """Names in the configuration that mean nothing here: collectors that do not exist."""
+    problems = []
+    for name in config.collectors:
+        if name not in COLLECTORS:
+            close = difflib.get_close_matches(name, COLLECTORS, 1)
+            known = ", ".join(sorted(COLLECTORS))
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {known}"
+            problems.append(Problem(Place(f"collectors.{name}"), "no such collector", hint))
+    return problems
+
+
+def node_collectors(config: Config) -> list[Collector]:
+    """The collectors that run once on this node."""
+    built = []
+    for name in COLLECTORS:
+        settings = config.collectors.get(name, CollectorSettings())
+        if name in PER_SERVICE or not settings.enabled:
+            continue
+        options = _options(name, config, settings)
+        if settings.expected:
+            options["expected"] = settings.expected
+        if settings.files:
+            options["files"] = settings.files
+        built.append(_build(name, options))
+    return built
+
+
+def service_collectors(config: Config, services: Mapping[str, Service]) -> list[Collector]:
+    """The collectors of each service."""
+    built = []
+    for service, settings in services.items():
+        for name in ("vllm_metrics", "vllm_probe", "vllm_log"):
+            how = config.collectors.get(name, CollectorSettings())
+            options = _options(name, config, how)
+            options["service"] = service
+            if name != "vllm_log":
+                options["url"] = settings.url.rstrip("/")
+                if settings.api_key_file:
+                    options["api_key_file"] = str(settings.api_key_file)
+            if name == "vllm_probe":
+                options.update(_probe(settings))
+            if name == "vllm_log":
+                options["files"] = settings.logs
+            skipped = (name == "vllm_log" and not settings.logs) or (
+                name == "vllm_probe" and settings.probe.kind == "none"
+            )
+            if how.enabled and not skipped:
+                built.append(_build(name, options))
+    return built
+
+
+def _probe(settings: Service) -> dict[str, Any]:
+    probe = settings.probe
+    return {
+        "kind": probe.kind,
+        "model": probe.model,
+        "prompt": probe.prompt,
+        "max_tokens": probe.max_tokens,
+        "limit": probe.timeout,
+        "expect": probe.expect,
+        "interval": probe.interval,
+    }
+
+
+def _options(name: str, config: Config, settings: CollectorSettings) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if settings.interval is not None:
+        options["interval"] = settings.interval
+    elif name in EVERY_TICK:
+        options["interval"] = config.interval
+    if settings.timeout is not None:
+        options["timeout"] = settings.timeout
+    return options
+
+
+def _build(name: str, options: Mapping[str, Any]) -> Collector:
+    cls = collector_class(name)
+    known = {key for base in cls.__mro__ for key in getattr(base, "__annotations__", {})}
+    collector: Collector = cls(**{key: value for key, value in options.items() if key in known})
+    return collector
+
+
+def discovered(system: System, cards: Sequence[Info]) -> dict[str, Service]:
+    """The vLLM servers that run on this node, as services to watch."""
+    return {server.name: _service(server, cards) for server in servers(system.host)}
+
+
+def _service(server: Server, cards: Sequence[Info]) -> Service:
+    found = visible(server.devices, server.vendor, cards) if server.vendor else []
+    if not server.devices:
+        vendors = sorted({info.get("vendor", "") for info in cards})
+        if len(vendors) == 1:  # without the variable a server takes the first cards
+            first = [str(number) for number in range(server.tensor_parallel)]
+            found = visible(first, vendors[0], cards)
+    return Service(url=server.url, cards=tuple(found))
+
+
+def service_facts(
+    services: Mapping[str, Service], cards: Sequence[Info], modes: Mapping[str, str] | None = None
+) -> Page:
+    """What is known of the services without asking them: their cards, targets and modes.
+
+    Series: ``service_card{service,card,vendor} 1``, ``service_target{service,target}`` in seconds
+    or tokens per second, ``service_mode{service,mode} 1`` (normal unless ``modes`` says otherwise).
+    """
+    rows: dict[tuple[tuple[str, str], ...], float] = {}
+    vendors = {info.get("card", ""): info.get("vendor", "") for info in cards}
+    for name, service in services.items():
+        for configured in service.cards:
+            card = resolve(configured, cards)
+            if card is None:
+                continue
+            vendor = vendors.get(card) or ("ascend" if card.startswith("npu") else "")
+            labels = {"service": name, "card": card, "vendor": vendor}
+            rows[labelset(labels, "service_card")] = 1.0
+        for target, value in service.targets.model_dump(exclude_none=True).items():
+            rows[labelset({"service": name, "target": target}, "service_target")] = float(value)
+        mode = (modes or {}).get(name, "normal")
+        rows[labelset({"service": name, "mode": mode}, "service_mode")] = 1.0
+    return Page(tuple(rows), tuple(rows.values()))
