@@ -23,9 +23,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Number(Node):
-    """A scalar literal (durations used as numbers too: seconds)."""
+    """A scalar literal (durations used as numbers too: seconds).
+
+    ``duration`` says that it was written as one, and takes no part in equality.
+    """
 
     value: float
+    duration: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,21 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Binary(Node):
-    """A binary operation. ``matching`` is None when a side is a scalar."""
+    """A binary operation. ``matching`` is None when a side is a scalar.
+
+    ``scalar`` is true when both sides are scalars, so that the result is one. It follows from the
+    sides and takes no part in equality; the parser sets it.
+
+    A long chain ``a + b + c + …`` is thousands of nodes deep on its left side: walk it with
+    ``spine``, not by recursion.
+    """
 
     op: str
     left: Node
     right: Node
     return_bool: bool = False
     matching: Matching | None = None
+    scalar: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +146,16 @@ class Call(Node):
 
     name: str
     args: tuple[Node, ...]
+
+
+def spine(node: Node) -> tuple[Node, list[Binary]]:
+    """The leftmost operand of a chain of binary operations, and its operations inner first.
+
+    Only right sides, arguments and the like are left to recursion; the parser limits their depth.
+    """
+    chain: list[Binary] = []
+    while isinstance(node, Binary):
+        chain.append(node)
+        node = node.left
+    chain.reverse()
+    return node, chain
