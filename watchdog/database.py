@@ -1,0 +1,263 @@
+"""An SQLite file that a daemon can rely on: opened late, set aside when broken, errors in one line.
+
+Only the file and its transactions; what the tables mean is for the rooms above. One connection
+writes and one reads, each behind a lock, so any thread may use them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from .errors import ConfigError, Place, Problem, WatchdogError
+from .system import Clock
+
+BUSY = 5.0  # seconds to wait for another process (a backup, a person's sqlite3)
+CHECKED = 64 * 1024 * 1024  # bytes; a larger file is not read through at start
+KEPT = 3  # broken files kept
+VACUUMED = 4096  # pages given back at a time, so that no write waits long
+COMPANIONS = ("", "-wal", "-shm")
+
+
+class StorageError(WatchdogError):
+    """The file cannot be read or written just now; one line says why."""
+
+
+class StorageFull(StorageError):
+    """There is no room to write."""
+
+
+class StorageBroken(StorageError):
+    """The file is damaged; the next write sets it aside and begins a new one."""
+
+
+class Database:
+    """A database file with a versioned schema.
+
+    ``schema[n]`` leads from version n to n + 1. ``notes`` tells what befell the file, one sentence
+    each; whoever owns the database reports and clears them.
+    """
+
+    def __init__(self, path: Path, schema: Sequence[str], clock: Clock) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        self._schema, self._clock = schema, clock
+        self._writing, self._reading = threading.RLock(), threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._broken = False
+        self._inode = 0
+
+    def open(self) -> None:
+        """Open the file, or make it.
+
+        Raises ConfigError where the folder or file cannot be used at all, StorageFull where only
+        room is lacking (each later write tries again).
+        """
+        if self._opened():
+            return
+        with self._writing, self._reading:
+            if self._opened():
+                return
+            self._make_folder()
+            try:
+                self._connect()
+            except StorageBroken as error:
+                self._set_aside(str(error))
+                self._connect()
+
+    def close(self) -> None:
+        """Close the file; a later read or write opens it again."""
+        with self._writing, self._reading:
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.close()
+            self._reader = self._writer = None
+
+    @contextlib.contextmanager
+    def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction; ``durable``: on the disk when this ends. Raises StorageError."""
+        with self._writing:
+            self._ensure()
+            assert self._writer is not None
+            writer = self._writer
+            with self._translated(), _synchronous(writer, durable), _transaction(writer):
+                yield writer
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """The reading connection. Raises StorageError."""
+        self.open()  # before the lock: a writer takes both, in the other order
+        with self._reading:
+            if self._reader is None:
+                raise StorageError(f"{self.path}: is being opened again")
+            with self._translated():
+                yield self._reader
+
+    def used(self) -> int:
+        """Bytes of the pages in use. Raises StorageError."""
+        with self.read() as connection:
+            size, pages, free = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_size", "page_count", "freelist_count")
+            )
+        return int(size * (pages - free))
+
+    def shrink(self) -> None:
+        """Give free pages and the write-ahead log back to the disk. Raises StorageError."""
+        with self._writing:
+            self._ensure()
+            assert self._writer is not None
+            with self._translated():
+                self._writer.executescript(f"PRAGMA incremental_vacuum({VACUUMED})")
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _ensure(self) -> None:
+        """The file as it must be before a write: open, whole, and still the one in the folder."""
+        if self._writer is not None and (self._broken or not self._there()):
+            with self._reading:
+                self.close()
+                if self._broken:
+                    self._set_aside("it was damaged while in use")
+                else:
+                    self.notes.append(f"{self.path} was removed; a new one is begun")
+                    _remove(self.path)
+        self.open()
+
+    def _opened(self) -> bool:
+        return self._reader is not None
+
+    def _there(self) -> bool:
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def _make_folder(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise self._unusable(error.strerror or str(error)) from error
+
+    def _unusable(self, reason: str) -> ConfigError:
+        return ConfigError(
+            Problem(
+                Place(str(self.path.parent)),
+                f"cannot be used as the state folder: {reason}",
+                "let the daemon's user write there, or choose another by state: or --state",
+            )
+        )
+
+    def _connect(self) -> None:
+        fresh = not self.path.exists()
+        try:
+            with self._translated():
+                self._writer = self._connection()
+                self._prepare(self._writer)
+                self._reader = self._connection()
+                self._reader.execute("PRAGMA query_only=ON")
+        except StorageError as error:
+            self.close()
+            if fresh and isinstance(error, StorageFull):
+                _remove(self.path)
+            if isinstance(error, StorageFull | StorageBroken):
+                raise
+            raise self._unusable(str(error)) from error
+        except BaseException:
+            self.close()
+            raise
+        self._broken = False
+        self._inode = self.path.stat().st_ino
+
+    def _connection(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA cache_size=-1024")
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(self._schema):
+            raise StorageBroken(f"it was written by a newer version (schema {version})")
+        if version and self.path.stat().st_size <= CHECKED:
+            verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise StorageBroken(verdict.splitlines()[-1])
+        if not version:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            self.path.chmod(0o600)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        for number, script in enumerate(self._schema[version:], version + 1):
+            with _transaction(connection):
+                for statement in script.split(";"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version={number}")
+
+    def _set_aside(self, reason: str) -> None:
+        when = datetime.fromtimestamp(self._clock.wall(), timezone.utc).strftime("%Y%m%dT%H%M%S")
+        aside = self.path.with_name(f"{self.path.name}.broken-{when}")
+        try:
+            for end in COMPANIONS:
+                part = self.path.with_name(self.path.name + end)
+                if part.exists():
+                    part.rename(f"{aside}{end}")
+        except OSError as error:
+            raise self._unusable(error.strerror or str(error)) from error
+        for old in sorted(self.path.parent.glob(f"{self.path.name}.broken-*[0-9]"))[:-KEPT]:
+            _remove(old)
+        self.notes.append(f"{self.path} was set aside as {aside.name}: {reason}")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            translated = _translate(error, self.path)
+            self._broken = self._broken or isinstance(translated, StorageBroken)
+            raise translated from error
+
+
+@contextlib.contextmanager
+def _synchronous(connection: sqlite3.Connection, durable: bool) -> Iterator[None]:
+    if not durable:
+        yield
+        return
+    connection.execute("PRAGMA synchronous=FULL")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _translate(error: sqlite3.Error, path: Path) -> StorageError:
+    text = str(error)
+    if "is full" in text:
+        return StorageFull(f"{path}: no room left on the disk")
+    if any(word in text for word in ("malformed", "not a database", "no such table")):
+        return StorageBroken(f"{path}: {text}")
+    return StorageError(f"{path}: {text}")
+
+
+def _remove(path: Path) -> None:
+    for end in COMPANIONS:
+        with contextlib.suppress(OSError):
+            path.with_name(path.name + end).unlink()

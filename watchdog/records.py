@@ -1,0 +1,78 @@
+"""An event as it is kept for good: bounded, valid UTF-8, plain JSON, whatever the source wrote.
+
+Shapes only; where it is kept is for the journal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .model import Event, StoredEvent, Tick
+
+MESSAGE = 8192  # characters kept of a message
+LABEL = 1024  # characters kept of a label's value
+FIELDS = 65536  # characters kept of an event's fields as JSON
+DEPTH = 8  # levels kept of an event's fields
+
+
+def stored(event: Event, seq: int, name: str, tick: Tick) -> StoredEvent:
+    """The event as it is kept, under its place ``seq`` and its id ``name``."""
+    fields = compact(_plain(event.fields, DEPTH))
+    if len(fields) > FIELDS:
+        fields = compact({"cut": True, "text": _text(fields[: FIELDS // 2])})
+    return StoredEvent(
+        seq,
+        name,
+        tick.wall if event.time is None else event.time,
+        tick.wall,
+        _text(event.kind),
+        _text(event.severity),
+        _text(event.message[:MESSAGE]),
+        compact({_text(name): _text(value[:LABEL]) for name, value in event.labels}),
+        fields,
+    )
+
+
+def row(event: StoredEvent) -> tuple[Any, ...]:
+    """The stored event as the columns of a table, in the order of its fields."""
+    return (
+        event.seq,
+        event.id,
+        event.time,
+        event.recorded,
+        event.kind,
+        event.severity,
+        event.message,
+        event.labels_json,
+        event.fields_json,
+    )
+
+
+def compact(value: object) -> str:
+    """JSON without blanks. Raises ValueError for what is not plain."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _text(text: str) -> str:
+    """Text that every reader takes: valid UTF-8, no NUL."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _plain(value: object, depth: int) -> object:
+    """The value as JSON can hold it, no deeper than ``depth``; what JSON lacks becomes text."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping) and depth:
+        return {
+            _text(str(name)[:256]) or "_": _plain(item, depth - 1) for name, item in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset) and depth:
+        return [_plain(item, depth - 1) for item in value]
+    return _text(str(value)[:MESSAGE])
