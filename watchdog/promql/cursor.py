@@ -6,7 +6,7 @@ It must not know the grammar, only how to step, to demand, and to say what was f
 from __future__ import annotations
 
 from .errors import ParseError
-from .lexer import Token, tokens
+from .lexer import KEYWORDS, Token, tokens
 
 MAX_LENGTH = 131_072
 """The longest expression that is read, in characters."""
@@ -14,7 +14,12 @@ MAX_LENGTH = 131_072
 MAX_DEPTH = 200
 """How many brackets, calls, signs and pending operators may enclose a part of an expression."""
 
-_NAMES = {"name": "name", "number": "number", "duration": "duration", "string": "string"}
+_KINDS = frozenset({"name", "number", "duration", "string"})
+_HINTS = {
+    "=": " (a comparison is written '==')",
+    "=~": " (regular expressions stand inside braces)",
+    "!~": " (regular expressions stand inside braces)",
+}
 
 
 class Cursor:
@@ -75,7 +80,11 @@ class Cursor:
         token = self.token
         if token.kind == "error":
             return ParseError(token.text, token.start)
-        return ParseError(f"unexpected {describe(token)} {where}, expected {wanted}", token.start)
+        place = f" {where}" if where else ""
+        return ParseError(
+            f"unexpected {describe(token)}{place}, expected {wanted}{_HINTS.get(token.kind, '')}",
+            token.start,
+        )
 
     def enter(self) -> None:
         """One level deeper. Raises ParseError at the next token when that is too deep."""
@@ -96,6 +105,9 @@ def describe(token: Token) -> str:
     if token.kind == "end":
         return "end of the expression"
     text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
+    text = text.encode(errors="backslashreplace").decode()
     if token.kind == "string":
         return f"string {text}"
-    return f"{_NAMES[token.kind]} {text!r}" if token.kind in _NAMES else repr(text)
+    if token.kind == "name" and text.lower() in KEYWORDS:
+        return f"keyword {text!r}"
+    return f"{token.kind} {text!r}" if token.kind in _KINDS else repr(text)

@@ -11,6 +11,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+KEYWORDS = frozenset(
+    """
+    and atan2 bool by end group_left group_right ignoring offset on or start unless without
+    """.split()  # noqa: SIM905 - reads better in a line
+)
+"""Words of the grammar, in any case of letters. Names of aggregations are not among them."""
+
 
 class Token(NamedTuple):
     """A piece of the text.
@@ -35,7 +42,7 @@ _NUMBER = r"(?P<digits> 0[xX]\w* | \.?[0-9](?:[eE][+-]|[\w.])* )"
 _FLAGS = re.VERBOSE | re.ASCII
 _PLAIN = re.compile(
     rf"""{_SKIP} | (?P<name> [A-Za-z_:][A-Za-z0-9_:]* ) | {_NUMBER} | {_STRING}
-    | (?P<mark> == | != | <= | >= | [-+*/%^<>=@(),{{\[\])] )""",
+    | (?P<mark> == | != | <= | >= | =~ | !~ | [-+*/%^<>=@(),{{\[\])] )""",
     _FLAGS,
 )
 _BRACES = re.compile(
@@ -48,7 +55,7 @@ _BRACKETS = re.compile(rf"{_SKIP} | {_NUMBER} | (?P<mark> [:\]()+*/%^-] )", _FLA
 _MODE_AFTER = {"{": _BRACES, "}": _PLAIN, "[": _BRACKETS, "]": _PLAIN}
 _DECIMAL = r"[0-9]+(?:_[0-9]+)*"
 _IS_NUMBER = re.compile(
-    rf"0[xX](?:_?[0-9a-fA-F]+)+ | (?:{_DECIMAL}(?:\.(?:{_DECIMAL})?)? | \.{_DECIMAL})"
+    rf"0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)* | (?:{_DECIMAL}(?:\.(?:{_DECIMAL})?)? | \.{_DECIMAL})"
     rf"(?:[eE][+-]?{_DECIMAL})?",
     _FLAGS,
 )
@@ -101,7 +108,7 @@ def _complaint(text: str, at: int, mode: re.Pattern[str]) -> str:
     if found in "\"'`" and mode is not _BRACKETS:
         return f"the string that begins here is not closed with {found}"
     if found == "!" and mode is _PLAIN:
-        return "'!' stands only in '!=', and '!~' only inside braces"
+        return "'!' stands only in '!=' (and in '!~' inside braces)"
     if mode is _BRACES:
         return f"unexpected character {found!r} inside braces"
     if mode is _BRACKETS:

@@ -18,7 +18,9 @@ _DURATION = re.compile(
     r"(?:([0-9]+)m)?(?:([0-9]+)s)?(?:([0-9]+)ms)?"
 )
 _UNITS_MS = (365 * 86_400_000, 7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
-UNITS = ("y", "w", "d", "h", "m", "s", "ms")
+_UNITS = ("y", "w", "d", "h", "m", "s", "ms")
+
+_OCTAL = re.compile(r"[0-7]+", re.ASCII)
 
 _ESCAPE = re.compile(
     r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)"
@@ -31,26 +33,41 @@ _SIMPLE = {
     "r": b"\r",
     "t": b"\t",
     "v": b"\v",
+    "\\": b"\\",
 }
+_TO_ESCAPE = re.compile(r'["\\]')
+_ESCAPES = {'"': '\\"', **{value.decode(): "\\" + char for char, value in _SIMPLE.items()}}
 
 
-def number(text: str) -> float:
-    """The value of a number's spelling; a leading 0 means octal, as in Go."""
+def number(text: str, at: int) -> float:
+    """The value of a number's spelling; a whole number with a leading 0 is octal, as in Go.
+
+    Raises ParseError at offset ``at`` where it is too large.
+    """
     plain = text.replace("_", "").lower()
     if plain == "nan":
         return math.nan
-    if plain.startswith("0x"):
-        return _as_float(int(plain, 16))
-    if len(plain) > 1 and plain[0] == "0" and set(plain) <= set("01234567"):
-        return _as_float(int(plain, 8))
-    return float(plain)
-
-
-def _as_float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
+    if plain == "inf":
         return math.inf
+    whole = _whole(plain)
+    if whole is not None and whole < 2**63:
+        return float(whole)
+    value = math.inf if plain.startswith("0x") else float(plain)
+    if math.isinf(value):
+        raise ParseError(f"the number {_short(text)!r} is out of range", at)
+    return value
+
+
+def _whole(plain: str) -> int | None:
+    if plain.startswith("0x"):
+        return int(plain, 16)
+    if plain[0] == "0" and _OCTAL.fullmatch(plain):
+        return int(plain, 8)
+    return None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def duration_ms(text: str, at: int) -> int:
@@ -62,7 +79,8 @@ def duration_ms(text: str, at: int) -> int:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ParseError(
-            f"{text!r} is no duration: each unit may stand once, in the order y w d h m s ms", at
+            f"{_short(text)!r} is no duration: units stand once each, in the order y w d h m s ms",
+            at,
         )
     total = 0
     for digits, unit in zip(match.groups(), _UNITS_MS, strict=True):
@@ -73,9 +91,9 @@ def duration_ms(text: str, at: int) -> int:
 
 def seconds_to_ms(seconds: float, at: int) -> int:
     """Milliseconds of a duration given as plain seconds; parts of a millisecond are cut off."""
-    if not math.isfinite(seconds):
-        raise ParseError("a duration must be a finite number of seconds", at)
-    return _in_range(int(seconds * 1000), at)
+    if math.isnan(seconds):
+        raise ParseError("NaN is no duration", at)
+    return _in_range(int(min(seconds * 1000, MAX_MS + 1)), at)
 
 
 def _in_range(ms: int, at: int) -> int:
@@ -89,7 +107,7 @@ def duration_text(ms: int) -> str:
     if ms == 0:
         return "0s"
     parts = []
-    for unit, size in zip(UNITS, _UNITS_MS, strict=True):
+    for unit, size in zip(_UNITS, _UNITS_MS, strict=True):
         # Years and weeks only where nothing is left over: 366d, not 1y1d.
         if unit in ("y", "w") and ms % size:
             continue
@@ -97,6 +115,29 @@ def duration_text(ms: int) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts)
+
+
+def quote(value: str) -> str:
+    r"""The double-quoted spelling of a string, as Go's strconv.Quote gives it.
+
+    Lone surrogates stand for bytes that are no UTF-8 (see ``unquote``), and give ``\xff`` again.
+    """
+    if value.isascii() and value.isprintable() and not _TO_ESCAPE.search(value):
+        return f'"{value}"'
+    return '"' + "".join(map(_escape, value)) + '"'
+
+
+def _escape(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    point = ord(char)
+    if 0xDC80 <= point <= 0xDCFF:
+        return f"\\x{point - 0xDC00:02x}"
+    if point < 0x80:
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
 def unquote(text: str, at: int) -> str:
@@ -129,7 +170,7 @@ def _escaped(match: re.Match[str], quote: str, at: int) -> bytes:
     simple, byte, octal, *_ = match.groups()
     at += match.start()
     if simple is not None and simple not in "\"'":
-        return _SIMPLE.get(simple, b"\\")
+        return _SIMPLE[simple]
     if simple == quote:
         return quote.encode()
     if byte is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import re2
 
 from .errors import ParseError
+from .literals import quote
 from .nodes import Matcher, MatchOp
 
 NAME_LABEL = "__name__"
@@ -44,6 +45,12 @@ def matcher(name: str, op: MatchOp, value: str, at: int) -> Matcher:
         except ValueError as error:
             raise ParseError(f"{value!r} is no RE2 regular expression: {error}", at) from None
     return Matcher(name, op, value)
+
+
+def matcher_text(item: Matcher) -> str:
+    """The matcher as it stands inside braces, in the canonical spelling."""
+    name = item.name if is_plain_name(item.name) else quote(item.name)
+    return f"{name}{item.op}{quote(item.value)}"
 
 
 def passes_empty(item: Matcher) -> bool:

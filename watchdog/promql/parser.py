@@ -14,6 +14,7 @@ from typing import Literal, cast
 from . import literals, selectors, typecheck
 from .cursor import Cursor
 from .errors import ParseError, PromqlError
+from .lexer import KEYWORDS
 from .matchers import is_label_name
 from .nodes import Aggregate, Call, Matching, Node, Number, Paren, String, Unary
 from .signatures import (
@@ -34,7 +35,7 @@ _LEVELS = {
 }
 _SIGN_LEVEL = 5
 _NO_METRIC = frozenset({"atan2", "bool", "group_left", "group_right", "ignoring", "on"})
-_KEYWORDS = _NO_METRIC | {"and", "by", "end", "offset", "or", "start", "unless", "without"}
+_NO_LABEL = frozenset({"without"})
 _EXPERIMENTAL_WORDS = frozenset({"anchored", "smoothed", "fill", "fill_left", "fill_right"})
 _AN_EXPRESSION = "an expression"
 
@@ -156,7 +157,8 @@ class _Parser:
 
     def _label(self) -> str:
         token = self.cursor.token
-        if token.kind not in ("name", "string"):
+        word = token.text.lower() if token.kind == "name" else ""
+        if token.kind not in ("name", "string") or word in _NO_LABEL:
             raise self.cursor.unexpected("in a list of labels", "a label name or ')'")
         self.cursor.take()
         if token.kind == "name":
@@ -176,13 +178,14 @@ class _Parser:
             return selectors.selector(self.cursor)
         pos = (token.start, token.end)
         if token.kind == "number":
-            return Number(literals.number(self.cursor.take().text), pos=pos)
+            value = literals.number(self.cursor.take().text, token.start)
+            return Number(value, pos=pos)
         if token.kind == "duration":
             ms = literals.duration_ms(self.cursor.take().text, token.start)
             return Number(ms / 1000, duration=True, pos=pos)
         if token.kind == "string":
             return String(literals.unquote(self.cursor.take().text, token.start), pos=pos)
-        raise self.cursor.unexpected("in an expression", _AN_EXPRESSION)
+        raise self.cursor.unexpected("", _AN_EXPRESSION)
 
     def _parenthesised(self) -> Node:
         opening = self.cursor.take()
@@ -205,16 +208,18 @@ class _Parser:
             following = self.cursor.following
             if called or (following.kind == "name" and following.text.lower() in ("by", "without")):
                 return self._aggregate(word)
-        elif called and word not in _KEYWORDS and ":" not in word:
+        elif called and word not in KEYWORDS and ":" not in word:
             return self._call()
         if word in _NO_METRIC:
-            raise self.cursor.unexpected("in an expression", _AN_EXPRESSION)
+            raise self.cursor.unexpected("", _AN_EXPRESSION)
         if called and word in EXPERIMENTAL_FUNCTIONS:
             raise _experimental("function", word, token.start)
         return selectors.selector(self.cursor)
 
     def _call(self) -> Node:
         token = self.cursor.take()
+        if token.text in _EXPERIMENTAL_WORDS:
+            raise _experimental("modifier", token.text, token.start)
         if token.text in EXPERIMENTAL_FUNCTIONS:
             raise _experimental("function", token.text, token.start)
         if token.text not in FUNCTIONS:

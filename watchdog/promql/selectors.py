@@ -10,7 +10,7 @@ from typing import cast
 from . import literals, typecheck
 from .cursor import Cursor
 from .errors import ParseError
-from .matchers import NAME_LABEL, is_label_name, matcher, passes_empty
+from .matchers import NAME_LABEL, is_label_name, matcher, matcher_text, passes_empty
 from .nodes import At, Matcher, MatchOp, MatrixSelector, Node, Subquery, VectorSelector
 
 _MATCH_OPS = frozenset({"=", "!=", "=~", "!~"})
@@ -32,17 +32,16 @@ def selector(cursor: Cursor) -> VectorSelector:
             raise ParseError(
                 f"the metric name is set twice: {name!r} and {twice[0].value!r}", start
             )
-        found.append(Matcher(NAME_LABEL, "=", name))
     elif all(passes_empty(item) for item in found):
         raise ParseError(
             "a selector without a metric name needs a matcher that the empty value does not pass",
             start,
         )
-    return VectorSelector(name, tuple(sorted(found, key=_order)), pos=(start, cursor.last_end))
-
-
-def _order(item: Matcher) -> tuple[bool, str, str, str]:
-    return item.name != NAME_LABEL, item.name, item.op, item.value
+    # One order for one meaning: the name first, the others as the canonical form prints them.
+    ordered = sorted(found, key=matcher_text)
+    if name:
+        ordered.insert(0, Matcher(NAME_LABEL, "=", name))
+    return VectorSelector(name, tuple(ordered), pos=(start, cursor.last_end))
 
 
 def _braces(cursor: Cursor) -> list[Matcher]:
@@ -114,9 +113,10 @@ def _brackets(cursor: Cursor, node: Node) -> Node:
 
 def _positive(cursor: Cursor) -> int:
     start = cursor.token.start
+    negative = cursor.accept("-")
     _refuse_arithmetic(cursor)
     ms = _duration(cursor, "inside brackets")
-    if ms <= 0:
+    if ms <= 0 or negative:
         raise ParseError("a duration inside brackets must be longer than 0", start)
     return ms
 
@@ -137,7 +137,8 @@ def _duration(cursor: Cursor, where: str) -> int:
         return literals.duration_ms(token.text, token.start)
     if token.kind == "number":
         cursor.take()
-        return literals.seconds_to_ms(literals.number(token.text), token.start)
+        seconds = literals.number(token.text, token.start)
+        return literals.seconds_to_ms(seconds, token.start)
     raise cursor.unexpected(where, "a duration or a number of seconds")
 
 
@@ -187,7 +188,7 @@ def _moment(cursor: Cursor) -> At:
     if token.kind == "duration":
         seconds = literals.duration_ms(cursor.take().text, token.start) / 1000
     elif token.kind == "number":
-        seconds = literals.number(cursor.take().text)
+        seconds = literals.number(cursor.take().text, token.start)
     else:
         raise cursor.unexpected("after '@'", "a time in seconds, start() or end()")
     if not seconds < _MAX_SECONDS:

@@ -77,7 +77,7 @@ def aggregate(node: Aggregate) -> Aggregate:
     wanted = AGGREGATIONS[node.op]
     if node.param is not None and wanted is not None:
         _expect(node.param, wanted, f"the parameter of {node.op!r}")
-    _expect(node.expr, "vector", f"the aggregation {node.op!r}")
+    _expect(node.expr, "vector", f"the operand of {node.op!r}")
     return node
 
 
