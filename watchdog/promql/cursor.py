@@ -15,11 +15,6 @@ MAX_DEPTH = 200
 """How many brackets, calls, signs and pending operators may enclose a part of an expression."""
 
 _KINDS = frozenset({"name", "number", "duration", "string"})
-_HINTS = {
-    "=": " (a comparison is written '==')",
-    "=~": " (regular expressions stand inside braces)",
-    "!~": " (regular expressions stand inside braces)",
-}
 
 
 class Cursor:
@@ -81,10 +76,7 @@ class Cursor:
         if token.kind == "error":
             return ParseError(token.text, token.start)
         place = f" {where}" if where else ""
-        return ParseError(
-            f"unexpected {describe(token)}{place}, expected {wanted}{_HINTS.get(token.kind, '')}",
-            token.start,
-        )
+        return ParseError(f"unexpected {describe(token)}{place}, expected {wanted}", token.start)
 
     def enter(self) -> None:
         """One level deeper. Raises ParseError at the next token when that is too deep."""

@@ -37,12 +37,12 @@ _STRING = r"""
 """
 _SKIP = r"(?P<skip> [ \t\r\n]+ | \#[^\r\n]* )"
 # A number with everything that clings to it: what it is, is decided afterwards.
-_NUMBER = r"(?P<digits> 0[xX]\w* | \.?[0-9](?:[eE][+-]|[\w.])* )"
+_NUMBER = r"(?P<digits> 0[xX][\w.]* | \.?[0-9](?:[eE][+-]|[\w.])* )"
 
 _FLAGS = re.VERBOSE | re.ASCII
 _PLAIN = re.compile(
     rf"""{_SKIP} | (?P<name> [A-Za-z_:][A-Za-z0-9_:]* ) | {_NUMBER} | {_STRING}
-    | (?P<mark> == | != | <= | >= | =~ | !~ | [-+*/%^<>=@(),{{\[\])] )""",
+    | (?P<mark> == | != | <= | >= | [-+*/%^<>@(),{{\[\])] )""",
     _FLAGS,
 )
 _BRACES = re.compile(
@@ -60,6 +60,10 @@ _IS_NUMBER = re.compile(
     _FLAGS,
 )
 _IS_DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdwy]))+", re.ASCII)
+_ONLY_IN_BRACES = {
+    "=": "'=' and '=~' stand only inside braces (a comparison is written '==')",
+    "!": "'!' stands only in '!=' and, inside braces, in '!~'",
+}
 _NUMBER_WORDS = frozenset({"inf", "nan"})
 
 
@@ -107,8 +111,8 @@ def _complaint(text: str, at: int, mode: re.Pattern[str]) -> str:
     found = text[at]
     if found in "\"'`" and mode is not _BRACKETS:
         return f"the string that begins here is not closed with {found}"
-    if found == "!" and mode is _PLAIN:
-        return "'!' stands only in '!=' (and in '!~' inside braces)"
+    if found in _ONLY_IN_BRACES and mode is _PLAIN:
+        return _ONLY_IN_BRACES[found]
     if mode is _BRACES:
         return f"unexpected character {found!r} inside braces"
     if mode is _BRACKETS:

@@ -14,14 +14,15 @@ from .errors import ParseError
 from .literals import quote
 from .nodes import Matcher, MatchOp
 
-NAME_LABEL = "__name__"
-
 _MEMORY = 8 << 20
+_ANY_BYTE = re.compile(r"(?:^|[^\\])(?:\\\\)*\\C")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def compile_regex(pattern: str) -> Any:
     """The compiled RE2 pattern; use its ``fullmatch``. Raises ValueError with RE2's reason."""
+    if _ANY_BYTE.search(pattern):
+        raise ValueError("\\C does not fit text")
     options = re2.Options()
     options.log_errors = False
     options.dot_nl = True

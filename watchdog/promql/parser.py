@@ -231,7 +231,7 @@ class _Parser:
 
     def _arguments(self) -> tuple[Node, ...]:
         where = "in the arguments"
-        opening = self.cursor.expect("(", "after an aggregation", "'(', 'by' or 'without'").start
+        opening = self.cursor.expect("(", "after the grouping").start
         if self.cursor.accept(")"):
             return ()
         self.cursor.enter()
@@ -282,5 +282,5 @@ def _experimental(what: str, name: str, at: int) -> ParseError:
 
 
 def _suggestion(name: str) -> str:
-    near = get_close_matches(name[:100], [*FUNCTIONS, *AGGREGATIONS], n=1)
+    near = get_close_matches(name[:100].lower(), [*FUNCTIONS, *AGGREGATIONS], n=1, cutoff=0.75)
     return f", did you mean {near[0]!r}?" if near else ""

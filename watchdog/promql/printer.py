@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+from ..model import NAME
 from .literals import duration_text, quote
-from .matchers import NAME_LABEL, is_plain_name, matcher_text
+from .matchers import is_plain_name, matcher_text
 from .nodes import (
     Aggregate,
     At,
@@ -106,7 +107,7 @@ def _selector(node: VectorSelector) -> str:
     texts = [
         matcher_text(item)
         for item in node.matchers
-        if not (node.name and item.name == NAME_LABEL and item.value == node.name)
+        if not (node.name and item.name == NAME and item.value == node.name)
     ]
     return node.name + ("{" + ",".join(texts) + "}" if texts else "")
 

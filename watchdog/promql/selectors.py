@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+from ..model import NAME
 from . import literals, typecheck
 from .cursor import Cursor
 from .errors import ParseError
-from .matchers import NAME_LABEL, is_label_name, matcher, matcher_text, passes_empty
+from .matchers import is_label_name, matcher, matcher_text, passes_empty
 from .nodes import At, Matcher, MatchOp, MatrixSelector, Node, Subquery, VectorSelector
 
 _MATCH_OPS = frozenset({"=", "!=", "=~", "!~"})
@@ -27,7 +28,7 @@ def selector(cursor: Cursor) -> VectorSelector:
     name = cursor.take().text if cursor.at("name") else ""
     found = _braces(cursor) if cursor.at("{") else []
     if name:
-        twice = [item for item in found if item.name == NAME_LABEL]
+        twice = [item for item in found if item.name == NAME]
         if twice:
             raise ParseError(
                 f"the metric name is set twice: {name!r} and {twice[0].value!r}", start
@@ -40,7 +41,7 @@ def selector(cursor: Cursor) -> VectorSelector:
     # One order for one meaning: the name first, the others as the canonical form prints them.
     ordered = sorted(found, key=matcher_text)
     if name:
-        ordered.insert(0, Matcher(NAME_LABEL, "=", name))
+        ordered.insert(0, Matcher(NAME, "=", name))
     return VectorSelector(name, tuple(ordered), pos=(start, cursor.last_end))
 
 
@@ -64,7 +65,7 @@ def _matcher(cursor: Cursor) -> Matcher:
         name = literals.unquote(label.text, label.start)
         if cursor.token.kind in (",", "}"):
             _refuse_bad_name(name, "metric", label.start)
-            return Matcher(NAME_LABEL, "=", name)
+            return Matcher(NAME, "=", name)
         _refuse_bad_name(name, "label", label.start)
     if cursor.token.kind not in _MATCH_OPS:
         raise cursor.unexpected(_IN_BRACES, "one of '=' '!=' '=~' '!~'")
@@ -113,10 +114,8 @@ def _brackets(cursor: Cursor, node: Node) -> Node:
 
 def _positive(cursor: Cursor) -> int:
     start = cursor.token.start
-    negative = cursor.accept("-")
-    _refuse_arithmetic(cursor)
-    ms = _duration(cursor, "inside brackets")
-    if ms <= 0 or negative:
+    ms = _signed(cursor, "inside brackets")
+    if ms <= 0:
         raise ParseError("a duration inside brackets must be longer than 0", start)
     return ms
 
@@ -128,6 +127,14 @@ def _refuse_arithmetic(cursor: Cursor) -> None:
             " and not supported",
             cursor.token.start,
         )
+
+
+def _signed(cursor: Cursor, where: str) -> int:
+    sign = 1
+    while cursor.token.kind in ("-", "+"):
+        sign = -sign if cursor.take().kind == "-" else sign
+    _refuse_arithmetic(cursor)
+    return sign * _duration(cursor, where)
 
 
 def _duration(cursor: Cursor, where: str) -> int:
@@ -154,12 +161,7 @@ def _carrier(node: _Selector) -> VectorSelector | Subquery:
 
 def _offset(cursor: Cursor, node: Node) -> Node:
     word = cursor.take()
-    sign = -1 if cursor.at("-") else 1
-    if cursor.token.kind in ("-", "+"):
-        cursor.take()
-    if cursor.at("("):
-        _refuse_arithmetic(cursor)
-    ms = sign * _duration(cursor, "after 'offset'")
+    ms = _signed(cursor, "after 'offset'")
     target = _modified(node, "offset")
     if _carrier(target).offset:
         raise ParseError("'offset' may stand only once", word.start)

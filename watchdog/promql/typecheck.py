@@ -98,9 +98,12 @@ def call(node: Call) -> Call:
 def _how_many(fewest: int, most: int | None) -> str:
     if most is None:
         return f"at least {fewest} arguments"
-    if fewest == most:
-        return "no arguments" if most == 0 else f"{most} argument{'s' if most > 1 else ''}"
-    return f"{fewest} to {most} arguments"
+    if most == 0:
+        return "no arguments"
+    plural = "s" if most > 1 else ""
+    if fewest == 0:
+        return f"at most {most} argument{plural}"
+    return f"{most} argument{plural}" if fewest == most else f"{fewest} to {most} arguments"
 
 
 def _expect(node: Node, wanted: ValueType, where: str) -> None:
@@ -134,9 +137,8 @@ def binary(
     types = value_type(left), value_type(right)
     for side, found in zip((left, right), types, strict=True):
         if found not in ("scalar", "vector"):
-            raise ParseError(
-                f"{op!r} joins scalars and instant vectors, found {_WORDS[found]}", side.pos[0]
-            )
+            sides = "instant vectors" if op in SET_OPERATORS else "scalars and instant vectors"
+            raise ParseError(f"{op!r} joins {sides}, found {_WORDS[found]}", side.pos[0])
     scalar = types == ("scalar", "scalar")
     if return_bool and op not in COMPARISONS:
         raise ParseError(f"'bool' fits comparisons only, not {op!r}", at)
@@ -144,7 +146,7 @@ def binary(
         raise ParseError(f"a comparison of two scalars must be written '{op} bool'", at)
     vectors = types == ("vector", "vector")
     if op in SET_OPERATORS and not vectors:
-        raise ParseError(f"{op!r} joins two instant vectors, found {_WORDS['scalar']}", at)
+        raise ParseError(f"{op!r} joins instant vectors, found {_WORDS['scalar']}", at)
     return Binary(
         op=op,
         left=left,
