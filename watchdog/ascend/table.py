@@ -16,12 +16,11 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from .words import SENTINELS, address, number
+
 MAX_LINE = 1000  # characters; the widest known table has 120
-SENTINELS = frozenset({"-", "--", "NA", "N/A", "UNKNOWN", "UNKNOWN!"})
-UNREADABLE = (32765, 32767)  # the library's "invalid" and "read failed" in place of degrees
 
 _COLUMN = re.compile(r"([A-Za-z][A-Za-z-]*(?: [A-Za-z]+)?) *\(([^()]*)\)")
-_BUS = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)")
 _BANNER = re.compile(r"\| *npu-smi +(\S+)(?: +Version: *(\S+))?")
 _IDLE = re.compile(r"No running processes found in NPU (\d+)\b")
 _SLASH = re.compile(r" *\t*/\s*")
@@ -102,26 +101,6 @@ def read_table(text: str) -> Table | None:
         elif reading:
             reading.take(line, cells)
     return reading.table() if reading else None
-
-
-def address(bus_id: str) -> str | None:
-    """The card's name in a PCI address (``0000:c1:00``), or None for anything else."""
-    found = _BUS.fullmatch(bus_id.lower())
-    return found[1][:10] if found else None
-
-
-def number(word: str, low: float, high: float) -> float | None:
-    """The number in a word; None for one that means "no value". Raises ValueError."""
-    if word.upper() in SENTINELS:
-        return None
-    if not re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", word):
-        raise ValueError(word)
-    value = float(word)
-    if value in UNREADABLE:
-        return None
-    if not low <= value <= high:
-        raise ValueError(word)
-    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .errors import NotSupported, SourceError
+from ..errors import NotSupported, SourceError
 
 CODES = {
     -8001: "bad parameter",
