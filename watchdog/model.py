@@ -33,11 +33,13 @@ class Tick:
 
     ``wall`` is steady: within one run it advances with ``mono`` and never jumps, so that series,
     ``for`` clocks and recordings have one time base; ``ms`` is what series are stamped with.
+    ``urgent``: an extra step between two regular ones, for what cannot wait.
     """
 
     number: int
     mono: float
     wall: float
+    urgent: bool = False
 
     @property
     def ms(self) -> int:

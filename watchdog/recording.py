@@ -62,6 +62,7 @@ class Recorder:
             _write(folder / "state.json", dumps(state).encode())
         doc = {**{k: getattr(manifest, k) for k in Manifest.__slots__}}
         _write(folder / "manifest.json", dumps(doc, indent=2).encode())
+        self.folder = folder
         self._inputs = _append(folder / "inputs.jsonl")
         self._decisions = _append(folder / "decisions.jsonl")
         self._writer = InputsWriter()

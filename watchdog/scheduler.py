@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from .contracts import Collector, Yield
 from .errors import NoData, NotSupported
-from .model import Batch, Checkpoint, Event, Labels, Page, Sample, labelset
+from .labeller import Labeller
+from .model import Batch, Checkpoint, Event, Page, Sample, labelset
 from .system import System
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_SAMPLES = 50_000  # a run that yields more is broken, not rich
 MAX_EVENTS = 5_000
+FIRST_RUNS = 2.0  # seconds over which the first runs are spread: a start shows something soon
 
 
 @dataclass(slots=True)
@@ -32,38 +34,6 @@ class _Run:
 
     since: float
     overdue: bool = False
-
-
-class Labeller:
-    """Adds the static labels to a collector's series, once per series.
-
-    Keys that repeat give the identical tuple again, so that the window can recognise a page.
-    """
-
-    def __init__(self, static: Mapping[str, str]) -> None:
-        self._static = dict(static)
-        self._pages: dict[int, tuple[tuple[Labels, ...], tuple[Labels, ...]]] = {}
-        self._loose: tuple[Labels, ...] = ()
-
-    def page(self, page: Page, position: int) -> Page:
-        """The page with the static labels on each series that lacks them."""
-        known = self._pages.get(position)
-        if known is None or known[0] is not page.keys:
-            known = (page.keys, tuple(self._labelled(key) for key in page.keys))
-            self._pages[position] = known
-        return Page(known[1], page.values)
-
-    def samples(self, samples: Sequence[Sample]) -> Page:
-        """One page of loose samples; of equal series the last counts."""
-        values = {self._labelled(sample.key): sample.value for sample in samples}
-        keys = tuple(values)
-        if keys == self._loose:
-            keys = self._loose
-        self._loose = keys
-        return Page(keys, tuple(values.values()))
-
-    def _labelled(self, key: Labels) -> Labels:
-        return labelset({**self._static, **dict(key)})
 
 
 @dataclass(slots=True)
@@ -172,7 +142,7 @@ class Scheduler:
         return sorted(self._slots)
 
     def start(self) -> None:
-        """Begin to run collectors; their first runs are spread over one interval."""
+        """Begin to run collectors."""
         from apscheduler.schedulers.background import BackgroundScheduler
 
         for name in ("apscheduler.scheduler", "apscheduler.executors"):
@@ -237,7 +207,7 @@ class Scheduler:
         scheduler = self._scheduler
         assert scheduler is not None
         collector = slot.collector
-        spread = min(collector.interval, 5.0) * phase
+        spread = min(collector.interval, FIRST_RUNS) * phase
         first = datetime.now(timezone.utc) + timedelta(seconds=spread)
         scheduler.add_executor(ThreadPoolExecutor(1), alias=collector.instance)
         scheduler.add_job(

@@ -194,6 +194,7 @@ class InputsWriter:
                 "tick": tick.number,
                 "mono": tick.mono,
                 "wall": tick.wall,
+                **({"urgent": True} if tick.urgent else {}),
                 "batches": [self._batch(batch) for batch in inputs.batches],
                 "outcomes": [_outcome_doc(outcome) for outcome in inputs.outcomes],
                 "commands": [
@@ -238,7 +239,7 @@ class InputsReader:
     def read(self, line: str | bytes) -> tuple[Tick, Inputs]:
         """One tick and its inputs. Raises ValueError, KeyError or TypeError on a foreign line."""
         doc = json.loads(line)
-        tick = Tick(doc["tick"], doc["mono"], doc["wall"])
+        tick = Tick(doc["tick"], doc["mono"], doc["wall"], doc.get("urgent", False))
         batches = tuple(self._batch(item) for item in doc["batches"])
         commands = tuple(Command(c["verb"], c["args"], c["who"]) for c in doc["commands"])
         outcomes = tuple(_outcome_of(item) for item in doc["outcomes"])

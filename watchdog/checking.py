@@ -1,0 +1,55 @@
+"""Checks a configuration and its rule files without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .assembly import check_names, rule_files
+from .config import Config, load
+from .errors import ConfigError, Problem
+from .rulepack import load_rules
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was checked and what is wrong with it."""
+
+    problems: tuple[Problem, ...]
+    groups: int
+    rules: int
+
+    @property
+    def failed(self) -> bool:
+        """Whether any problem forbids loading."""
+        return any(problem.severity == "error" for problem in self.problems)
+
+
+def check_all(config_file: Path | None, rules: Sequence[Path]) -> Report:
+    """Check the configuration (if given), the rule files it names, and further rule files.
+
+    Without both, the shipped rules are checked.
+    """
+    problems: list[Problem] = []
+    config = Config()
+    if config_file is not None:
+        try:
+            config = load(config_file)
+        except ConfigError as error:
+            problems += error.problems
+        problems += [
+            Problem(type(p.place)(f"{config_file}: {p.place.file}"), p.message, p.hint)
+            for p in check_names(config)
+        ]
+    files = list(rules)
+    if config_file is not None or not rules:
+        try:
+            files = [*rule_files(config), *files]
+        except ConfigError as error:
+            problems += error.problems
+    loaded = load_rules(files, patterns=config.rules.groups)
+    problems += loaded.problems
+    return Report(
+        tuple(problems), len(loaded.groups), sum(len(group.rules) for group in loaded.groups)
+    )

@@ -1,0 +1,153 @@
+"""Commands that ask a running daemon: status, alerts, query."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import typer
+
+from ..errors import ConfigError, HttpError, Place, Problem
+from ..system import RealHttp
+from .output import AsJson, print_json, print_table
+
+DEFAULT_URL = "http://127.0.0.1:9710"
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url", envvar="VLLM_WATCHDOG_URL", help="Where the daemon listens.", show_default=True
+    ),
+]
+
+
+def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Say how the node stands: cards, services, collectors, outlets."""
+    doc = _ask(url, "/api/v1/status")
+    if as_json:
+        print_json(doc)
+        return
+    head = f"vllm-watchdog {doc['version']}, mode {doc['mode']}, tick {doc['ticks']}"
+    print(f"{head}, up {doc['uptime']:.0f} s; {doc['firing']} alerts firing")
+    if doc["cards"]:
+        heads = ("card", "vendor", "model", "present", "healthy", "load", "memory", "°C")
+        print_table("cards", heads, ([_card(card).get(c) for c in _CARD] for card in doc["cards"]))
+    if doc["services"]:
+        print_table("services", _SERVICE, [[s.get(c) for c in _SERVICE] for s in doc["services"]])
+    columns = ("collector", "state", "duration", "error")
+    rows = [[c[column] for column in columns] for c in doc["collectors"]]
+    print_table("collectors", ("collector", "state", "seconds", "what it said"), rows)
+    if doc["outlets"]:
+        rows = [[o["outlet"], o["lag"], o["error"]] for o in doc["outlets"]]
+        print_table("outlets", ("outlet", "events waiting", "last error"), rows)
+
+
+_CARD = ("card", "vendor", "model", "present", "healthy", "load", "memory", "temperature")
+_SERVICE = ("service", "url", "up", "health", "probe", "running", "waiting", "mode")
+
+
+def _card(card: dict[str, Any]) -> dict[str, Any]:
+    """A card's row with figures that a person reads at a glance."""
+    load, used, total = (
+        card[key] for key in ("utilization", "memory_used_bytes", "memory_total_bytes")
+    )
+    return {
+        **card,
+        "load": None if load is None else f"{load:.0%}",
+        "memory": None if None in (used, total) else f"{used / 2**30:.1f}/{total / 2**30:.0f} GiB",
+    }
+
+
+def alerts(
+    url: Url = DEFAULT_URL,
+    state: Annotated[
+        str | None, typer.Option(help="Only pending, firing or resolved ones.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the alerts that are pending, firing or resolved a short while ago."""
+    if state not in (None, "pending", "firing", "resolved"):
+        place = Place(f"--state {state}")
+        raise ConfigError(Problem(place, "no such state", "pending, firing or resolved"))
+    found = [a for a in _ask(url, "/api/v1/alerts") if state in (None, a["state"])]
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        print("no alerts")
+        return
+    rows = [
+        (a["state"], a["alert"], _where(a), a["fired_at"] or a["active_at"], _summary(a))
+        for a in found
+    ]
+    print_table("", ("state", "alert", "where", "since", "summary"), rows)
+
+
+def _where(alert: dict[str, Any]) -> str:
+    labels = alert["labels"]
+    named = [labels[key] for key in ("service", "card", "peer", "collector") if labels.get(key)]
+    return " ".join(named)
+
+
+def _summary(alert: dict[str, Any]) -> str:
+    annotations = alert["annotations"]
+    text = annotations.get("summary", "")
+    if annotations.get("unknown_since"):
+        text = f"(inputs unknown since {annotations['unknown_since']}) {text}"
+    return str(text)
+
+
+def query(
+    expr: Annotated[str, typer.Argument(help="PromQL expression, such as 'service_up == 0'.")],
+    time: Annotated[
+        str | None, typer.Option(help="Moment (Unix seconds or RFC 3339); default now.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a PromQL expression over what the node has seen in the last minutes."""
+    parameters = {"query": expr, **({"time": time} if time else {})}
+    data = _ask(url, f"/api/v1/query?{urlencode(parameters)}")
+    if as_json:
+        print_json(data)
+    elif data["resultType"] in ("scalar", "string"):
+        print(data["result"][1])
+    elif data["resultType"] == "vector":
+        for series in data["result"]:
+            print(f"{_series(series['metric'])} {series['value'][1]}")
+    else:
+        for series in data["result"]:
+            points = " ".join(f"{value}@{at}" for at, value in series["values"])
+            print(f"{_series(series['metric'])} {points}")
+
+
+def _series(metric: dict[str, str]) -> str:
+    name = metric.get("__name__", "")
+    labels = ", ".join(
+        f"{key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in sorted(metric.items())
+        if key != "__name__"
+    )
+    return f"{name}{{{labels}}}"
+
+
+def _ask(url: str, path: str) -> Any:
+    """The daemon's answer. Raises ConfigError, one line, when there is none or it refuses."""
+    base = url.rstrip("/")
+    try:
+        response = RealHttp().request("GET", base + path, timeout=10.0)
+    except HttpError as error:
+        hint = "start it with `vllm-watchdog run`, or name it with --url or VLLM_WATCHDOG_URL"
+        why = "refused" if error.reason == "refused" else error.reason
+        raise ConfigError(Problem(Place(base), f"no daemon answers there ({why})", hint)) from error
+    try:
+        doc = json.loads(response.body)
+    except ValueError as error:
+        text = f"is no vllm-watchdog (HTTP {response.status}, no JSON)"
+        raise ConfigError(Problem(Place(base), text, "check --url")) from error
+    if response.status != 200 or not isinstance(doc, dict | list):
+        message = doc.get("error", "") if isinstance(doc, dict) else ""
+        place = Place("query" if "/query" in path else base)
+        raise ConfigError(Problem(place, message or f"HTTP {response.status}"))
+    return doc["data"] if isinstance(doc, dict) and "data" in doc else doc

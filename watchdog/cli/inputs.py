@@ -1,0 +1,225 @@
+"""Commands that look at inputs: discover, check, collect, classify. None needs a running daemon."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...collectors import COLLECTORS, PER_SERVICE, capture_function
+from ..errors import ConfigError, NoData, NotSupported, Place, Problem, SourceError
+from ..model import Event, Page, Sample
+from ..wire import dumps, number, plain
+from .output import AsJson, print_json, print_table
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Configuration file (YAML); without it all is discovered."),
+]
+
+
+def discover(as_json: AsJson = False) -> None:
+    """Find cards and running vLLM servers, and print the configuration that `run` would use.
+
+    Save it and change what you like: `vllm-watchdog discover > watchdog.yaml`, then
+    `vllm-watchdog check --config watchdog.yaml`.
+    """
+    from ..findings import look
+    from ..system import System
+
+    found = look(System())
+    if as_json:
+        print_json(found.doc())
+    else:
+        print(found.yaml(), end="")
+
+
+def check(
+    rules: Annotated[
+        list[Path] | None, typer.Argument(help="Rule files to check beside the configuration's.")
+    ] = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a configuration and rule files; name every error with file, line and column.
+
+    Exit status: 0 fine, 1 suspicious but loadable, 2 not loadable.
+    """
+    from ..checking import check_all
+
+    report = check_all(config, rules or [])
+    if as_json:
+        print_json(
+            {
+                "problems": [
+                    {
+                        "file": p.place.file,
+                        "line": p.place.line,
+                        "column": p.place.column,
+                        "message": p.message,
+                        "hint": p.hint,
+                        "severity": p.severity,
+                    }
+                    for p in report.problems
+                ],
+                "groups": report.groups,
+                "rules": report.rules,
+            }
+        )
+    else:
+        for problem in report.problems:
+            print(f"{problem.severity}: {problem}", file=sys.stderr)
+        if not report.failed:
+            print(f"{report.rules} rules in {report.groups} groups, ready to run")
+    if report.problems:
+        raise typer.Exit(2 if report.failed else 1)
+
+
+def collect(
+    name: Annotated[str, typer.Argument(help="Collector: " + ", ".join(COLLECTORS) + ".")],
+    file: Annotated[
+        Path | None, typer.Option("--from", help="Read this captured output instead (- = stdin).")
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option("--as", help="The command line that gave the captured output.")
+    ] = None,
+    config: ConfigFile = None,
+    service: Annotated[
+        str | None, typer.Option(help="Service to ask (vllm_metrics, vllm_probe, vllm_log).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one collector once, or read a captured output, and show what it says.
+
+    Exit status 1 when the source itself reports failure or nothing could be read.
+    """
+    if name not in COLLECTORS:
+        known = ", ".join(COLLECTORS)
+        raise ConfigError(Problem(Place(name), "no such collector", f"known: {known}"))
+    if file is not None:
+        answer = _captured(name, _read(file), command)
+    else:
+        answer = _live(name, config, service)
+    _show_reading(answer, as_json=as_json)
+    if not answer["success"]:
+        raise typer.Exit(1)
+
+
+def _captured(name: str, data: bytes, command: str | None) -> dict[str, Any]:
+    function = capture_function(name)
+    if function is None:
+        raise ConfigError(Problem(Place(name), "has no captured form", "run it without --from"))
+    try:
+        yielded = list(function(data, command))
+    except (SourceError, NotSupported, NoData, OSError) as error:
+        return _reading(name, (), (), str(error))
+    samples = [s for item in yielded for s in _samples(item)]
+    events = [item for item in yielded if isinstance(item, Event)]
+    return _reading(name, samples, events, None)
+
+
+def _samples(item: object) -> list[Sample]:
+    if isinstance(item, Sample):
+        return [item]
+    if isinstance(item, Page):
+        from ..model import Batch
+
+        return list(Batch("", (item,)).samples)
+    return []
+
+
+def _live(name: str, config: Path | None, service: str | None) -> dict[str, Any]:
+    from ..findings import collectors_for
+    from ..scheduler import run_once
+    from ..system import System
+
+    system = System()
+    chosen = [c for c in collectors_for(system, config) if c.name == name]
+    if service is not None:
+        chosen = [c for c in chosen if c.scope.get("service") == service]
+    if not chosen:
+        what = "no such service" if name in PER_SERVICE else "is switched off"
+        hint = "see `vllm-watchdog discover`" if name in PER_SERVICE else "see collectors: in it"
+        raise ConfigError(Problem(Place(service or name), what, hint))
+    batches = [run_once(collector, system) for collector in chosen]
+    errors = [batch.error for batch in batches if batch.error]
+    return _reading(
+        name,
+        [s for batch in batches for s in batch.samples],
+        [e for batch in batches for e in batch.events],
+        "; ".join(errors) or None,
+    )
+
+
+def _reading(name: str, samples: Any, events: Any, error: str | None) -> dict[str, Any]:
+    return {
+        "collector": name,
+        "success": error is None,
+        "error": error,
+        "samples": [
+            {"name": s.name, "labels": dict(s.labels), "value": number(s.value)} for s in samples
+        ],
+        "events": [
+            {
+                "kind": e.kind,
+                "message": e.message,
+                "labels": dict(e.labels),
+                "fields": plain(e.fields),
+                "severity": e.severity,
+            }
+            for e in events
+        ],
+    }
+
+
+def _show_reading(answer: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+        return
+    if answer["error"]:
+        print(f"{answer['collector']}: {answer['error']}", file=sys.stderr)
+    if answer["samples"]:
+        rows = [(s["name"], _labels(s["labels"]), s["value"]) for s in answer["samples"]]
+        print_table(answer["collector"], ("series", "labels", "value"), rows)
+    if answer["events"]:
+        rows = [(e["kind"], _labels(e["labels"]), e["message"]) for e in answer["events"]]
+        print_table("events", ("kind", "labels", "message"), rows)
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in labels.items())
+
+
+def classify(
+    file: Annotated[Path, typer.Argument(help="Log file, or - for standard input.")],
+    source: Annotated[
+        str | None, typer.Option(help="vllm, kernel or ascend; found out where not given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the records of a log that mean something, one line each.
+
+    With --json each line is one object: kind, severity, line, text, time, fields.
+    """
+    from ..logs import classify as read
+
+    if source not in (None, "vllm", "kernel", "ascend"):
+        place = Place(f"--source {source}")
+        raise ConfigError(Problem(place, "no such source", "vllm, kernel or ascend"))
+    for record in read(_read(file), source):
+        doc = record.doc()
+        if as_json:
+            print(dumps(doc))
+        else:
+            print(f"{doc['line']:>7}  {doc['severity']:<8}  {doc['kind']:<22}  {doc['text']}")
+
+
+def _read(file: Path) -> bytes:
+    if str(file) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(Problem(Place(str(file)), f"cannot be read: {error.strerror}")) from error

@@ -1,0 +1,397 @@
+"""The daemon's parts joined: collectors in, engine, journal, outlets out. One tick is one call.
+
+Signals, waiting and the process are service's work; what a tick means is the engine's.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from .api import OutletFigures
+from .assembly import (
+    check_names,
+    discovered,
+    node_collectors,
+    rule_files,
+    service_collectors,
+    service_facts,
+)
+from .config import Config, Service
+from .contracts import Collector
+from .engine import Engine, EngineSettings
+from .errors import ConfigError
+from .inventory import Info, infos
+from .journal import Journal, JournalError
+from .labeller import Labeller
+from .model import Alert, Batch, Decisions, Event, Inputs, Tick
+from .recording import Manifest, Recorder
+from .rulepack import Group, load_rules
+from .scheduler import Inbox, Scheduler
+from .schedules import Schedules
+from .system import System
+from .version import version
+
+STATE_FILE = "engine.json"
+SAVE_EVERY = 60.0  # seconds between two saves of the engine's state
+LOOK_EVERY = 30.0  # seconds between two looks for servers that came or went
+PRUNE_EVERY = 600.0
+JOURNAL_BYTES = 512 * 1024 * 1024
+JOURNAL_AGE = 14 * 86400.0
+
+Log = Callable[..., object]
+
+
+class Outlet(Protocol):
+    """Somebody who is told. Nothing here may block: an outlet works on a thread of its own."""
+
+    name: str
+
+    def offer(self, alerts: Sequence[Alert], now: float) -> None:
+        """The alerts as of this tick; ``now`` is real Unix time."""
+        ...
+
+    def figures(self) -> OutletFigures:
+        """How the outlet stands."""
+        ...
+
+    def stop(self, timeout: float) -> None:
+        """End within ``timeout`` seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration with all that is read along with it."""
+
+    config: Config
+    groups: tuple[Group, ...]
+    files: tuple[Path, ...]
+    text: str = ""
+
+
+def prepare(config: Config, text: str = "") -> Loaded:
+    """Read the rule files of a configuration. Raises ConfigError with every error."""
+    problems = check_names(config)
+    files = rule_files(config)
+    loaded = load_rules(files, patterns=config.rules.groups)
+    problems += [problem for problem in loaded.problems if problem.severity == "error"]
+    if problems:
+        raise ConfigError(problems)
+    return Loaded(config, tuple(loaded.groups), tuple(files), text)
+
+
+def static_labels(config: Config, host: str) -> dict[str, str]:
+    """``job`` and ``instance`` as the central scrape gives them."""
+    name, port = config.listen
+    shown = host if name in ("0.0.0.0", "::", "127.0.0.1", "localhost", "::1") else name  # noqa: S104
+    return {"job": "vllm-watchdog", "instance": f"{shown}:{port}", **config.labels}
+
+
+@dataclass(slots=True)
+class Seen:
+    """What discovery and the card tools last showed."""
+
+    services: dict[str, Service] = field(default_factory=dict)
+    cards: tuple[Info, ...] = ()
+    cards_generation: int = -1
+
+
+class Daemon:
+    """One node's loop, tick by tick. ``lock`` is held while state changes or is read."""
+
+    def __init__(self, system: System, loaded: Loaded, labels: Mapping[str, str], log: Log) -> None:
+        self.system, self.loaded, self.labels, self.log = system, loaded, dict(labels), log
+        self.lock = threading.RLock()
+        self.inbox = Inbox()
+        self.journal: Journal | None = None
+        self.recorder: Recorder | None = None
+        self.outlets: list[Outlet] = []
+        self.seen = Seen(dict(loaded.config.services))
+        self.scheduler = Scheduler(system, self.inbox, self.labels, log)
+        self.engine = Engine(_settings(loaded.config, self.labels), loaded.groups)
+        self.journal_error: str | None = None
+        self.journal_errors = 0
+        self.last_tick: Tick | None = None
+        self.last_duration = 0.0
+        self.missed_ticks = 0
+        self._schedules = Schedules(loaded.config.schedules)
+        self._facts = Labeller(self.labels)
+        self._mono0, self._wall0 = system.clock.mono(), system.clock.wall()
+        self._number = 0
+        self._due: dict[str, float] = {}
+        self._recordings = 0
+        self._pending_events: list[Event] = []
+        self._finding: threading.Thread | None = None
+
+    # Life
+
+    def restore(self, folder: Path) -> None:
+        """Take up the state of an earlier run, if it is young enough to be used."""
+        path = folder / STATE_FILE
+        try:
+            doc = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            self._tell("state_unusable", f"{path} cannot be used: {error}; starting without it")
+            return
+        if isinstance(doc, dict):
+            with self.lock:
+                self.engine.restore(doc, self.system.clock.wall())
+
+    def open(self, journal: Journal) -> None:
+        """Journal from now on, and let log collectors go on where they stood."""
+        self.journal = journal
+        for instance, doc in journal.checkpoints().items():
+            self.system.checkpoints.put(instance, doc)
+
+    def reload(self, loaded: Loaded) -> None:
+        """Take over another configuration between two ticks; unchanged rules keep their alerts."""
+        before = {c.instance: c for c in self._collectors(self.loaded.config, self.seen.services)}
+        services = loaded.config.services or self.seen.services
+        after = {c.instance: c for c in self._collectors(loaded.config, services)}
+        self._exchange(before, after)
+        with self.lock:
+            self.engine.settings = _settings(loaded.config, self.labels)
+            self.engine.replace_rules(loaded.groups)
+        self.loaded = loaded
+        self.seen.services = dict(services)
+        self._schedules = Schedules(loaded.config.schedules)
+        self._record_anew()
+        self._tell("configuration_reloaded", "the configuration was reloaded")
+
+    def _record_anew(self) -> None:
+        """A recording holds one configuration: go on in a folder of its own beside the last."""
+        if self.recorder is None:
+            return
+        self.recorder.close()
+        folder = self.recorder.folder
+        self._recordings += 1
+        self.recorder = None
+        self.record(folder.with_name(f"{folder.name}.{self._recordings}"))
+
+    @staticmethod
+    def _collectors(config: Config, services: Mapping[str, Service]) -> list[Collector]:
+        return [*node_collectors(config), *service_collectors(config, services)]
+
+    def _exchange(self, before: Mapping[str, Collector], after: Mapping[str, Collector]) -> None:
+        """Stop the collectors that are gone or changed, start what is new or changed."""
+        for name, collector in before.items():
+            if after.get(name) != collector:
+                self.scheduler.remove(name)
+                if name not in after:
+                    self.inbox.put(Batch(name, absent=True, error="is no longer watched"))
+        self.scheduler.add([c for name, c in after.items() if before.get(name) != c])
+
+    def summary(self) -> str:
+        """One line for the service manager."""
+        firing = sum(1 for alert in self.engine.alerts() if alert.state == "firing")
+        return f"tick {self.engine.ticks}, {firing} alerts firing"
+
+    def record(self, folder: Path) -> None:
+        """Record from now on. Raises ConfigError when the folder holds a recording, OSError."""
+        names = [f"{n:02d}-{path.name}" for n, path in enumerate(self.loaded.files)]
+        settings = self.engine.settings
+        manifest = Manifest(
+            version(),
+            self.system.clock.wall(),
+            settings.interval,
+            settings.stale_after,
+            self.loaded.config.rules.groups,
+            settings.urgent,
+            dict(settings.labels),
+            tuple(names),
+        )
+        files = [
+            (name, path.read_bytes()) for name, path in zip(names, self.loaded.files, strict=True)
+        ]
+        state = self.engine.dump() if self.engine.warm else None
+        self.recorder = Recorder(folder, manifest, self.loaded.text, files, state)
+
+    def start(self) -> None:
+        """Start the collectors and look for servers."""
+        config = self.loaded.config
+        self.scheduler.start()
+        self.scheduler.add(node_collectors(config))
+        self.scheduler.add(service_collectors(config, config.services))
+        self._tell("daemon_started", f"vllm-watchdog {version()} watches this node")
+
+    def stop(self, folder: Path | None) -> None:
+        """End collectors and outlets, save the state."""
+        self.scheduler.stop()
+        for outlet in self.outlets:
+            outlet.stop(3.0)
+        if folder is not None:
+            self.save(folder)
+        if self.recorder is not None:
+            self.recorder.close()
+        if self.journal is not None:
+            self.journal.close()
+
+    def uptime(self) -> float:
+        """Seconds since this run began."""
+        return self.system.clock.mono() - self._mono0
+
+    # Ticks
+
+    def now(self, *, urgent: bool = False) -> Tick:
+        """The present moment as the next tick: steady wall time from the start of this run."""
+        mono = self.system.clock.mono()
+        self._number += 1
+        wall = round(self._wall0 + mono - self._mono0, 3)
+        return Tick(self._number, round(mono, 6), wall, urgent)
+
+    def tick(self, *, urgent: bool = False) -> Decisions:
+        """Take what came in, step the engine, journal, tell. Raises nothing that an input holds."""
+        self.scheduler.overdue()
+        tick = self.now(urgent=urgent)
+        inputs = Inputs((*self.inbox.take(), *self._own_batches(tick)))
+        with self.lock:
+            decisions = self.engine.step(tick, inputs)
+            self._look_at_cards()
+        self._write(tick, inputs, decisions)
+        self._offer()
+        self._housekeeping(tick)
+        self.last_tick = tick
+        self.last_duration = self.system.clock.mono() - tick.mono
+        return decisions
+
+    def _own_batches(self, tick: Tick) -> list[Batch]:
+        """What the daemon itself knows: services' facts and schedules, as inputs like any other."""
+        facts = service_facts(self.seen.services, self.seen.cards)
+        batches = [Batch("services", (self._facts.page(facts, 0),))]
+        if self.loaded.config.schedules:
+            page = self._schedules.page(tick.wall)
+            batches.append(Batch("schedules", (self._facts.page(page, 1),)))
+        return batches
+
+    def _write(self, tick: Tick, inputs: Inputs, decisions: Decisions) -> None:
+        """Journal first: events with the checkpoints they came from; then the recording."""
+        events = [*self._pending_events, *decisions.events]
+        checkpoints = {
+            batch.collector: batch.checkpoint.doc
+            for batch in inputs.batches
+            if batch.checkpoint is not None
+        }
+        if self.journal is not None:
+            try:
+                self.journal.append(tick, events, checkpoints)
+            except JournalError as error:
+                self._journal_failed(str(error))
+            else:
+                self._journal_works()
+        self._pending_events.clear()
+        if self.recorder is not None:
+            self.recorder.write(tick, inputs, decisions)
+        for event in decisions.events:
+            if event.severity != "info":
+                self.log(event.message, kind=event.kind, severity=event.severity)
+
+    def _journal_failed(self, error: str) -> None:
+        if self.journal_error is None:
+            self.log("the journal cannot be written; alerts go on from memory", reason=error)
+        self.journal_error = error
+        self.journal_errors += 1
+
+    def _journal_works(self) -> None:
+        if self.journal_error is not None:
+            self.log("the journal is written again")
+        self.journal_error = None
+        if self.journal is not None and self.journal.notes:
+            for note in self.journal.notes:
+                self._tell("journal_note", note, severity="warning")
+            self.journal.notes.clear()
+
+    def _offer(self) -> None:
+        if self.outlets:
+            alerts = self.engine.alerts()
+            now = self.system.clock.wall()
+            for outlet in self.outlets:
+                outlet.offer(alerts, now)
+
+    def _tell(self, kind: str, message: str, severity: str = "info") -> None:
+        self._pending_events.append(Event(kind, message, severity=severity))
+        if severity != "info":
+            self.log(message, kind=kind)
+
+    # Housekeeping
+
+    def _housekeeping(self, tick: Tick) -> None:
+        if not self.loaded.config.services and self._is_due("look", LOOK_EVERY, tick):
+            self._look_for_servers()
+        if self.journal is not None and self._is_due("prune", PRUNE_EVERY, tick):
+            self._prune(self.journal)
+
+    def due_for_saving(self, tick: Tick) -> bool:
+        """Whether the state was last saved a minute ago or longer."""
+        return self._is_due("save", SAVE_EVERY, tick)
+
+    def _is_due(self, what: str, every: float, tick: Tick) -> bool:
+        if tick.mono < self._due.get(what, -1.0):
+            return False
+        self._due[what] = tick.mono + every
+        return True
+
+    def save(self, folder: Path) -> None:
+        """Save the engine's state. A failure is told, never raised: the next save tries again."""
+        with self.lock:
+            doc = self.engine.dump()
+        try:
+            self.system.files.write(folder / STATE_FILE, json.dumps(doc).encode())
+        except OSError as error:
+            self._tell("state_unsaved", f"{folder / STATE_FILE}: {error.strerror}", "warning")
+
+    def _prune(self, journal: Journal) -> None:
+        try:
+            pruned = journal.prune(JOURNAL_BYTES, JOURNAL_AGE)
+        except JournalError as error:
+            self._journal_failed(str(error))
+            return
+        for outlet, count in pruned.lost.items():
+            text = f"{outlet}: {count} events went by age or size before they were sent"
+            self._tell("events_lost", text, "warning")
+
+    def _look_at_cards(self) -> None:
+        generation = self.engine.window.generation("accelerator_info")
+        if generation == self.seen.cards_generation:
+            return
+        self.seen.cards_generation = generation
+        last = self.engine.ms
+        live = [key for key, _, _ in self.engine.window.latest(last) if _INFO in key]
+        self.seen.cards = tuple(infos(live))
+
+    def _look_for_servers(self) -> None:
+        if self._finding is None or not self._finding.is_alive():
+            self._finding = threading.Thread(target=self._find, name="discovery", daemon=True)
+            self._finding.start()
+
+    def _find(self) -> None:
+        try:
+            found = discovered(self.system, self.seen.cards)
+        except OSError as error:
+            self.log("the process table cannot be read", reason=str(error))
+            return
+        self.watch(found)
+
+    def watch(self, services: Mapping[str, Service]) -> None:
+        """Watch these services from now on: start what is new, drop what is gone."""
+        config = self.loaded.config
+        before = {c.instance: c for c in service_collectors(config, self.seen.services)}
+        self._exchange(before, {c.instance: c for c in service_collectors(config, services)})
+        for name in sorted(set(services) ^ set(self.seen.services)):
+            word = "found" if name in services else "gone"
+            self._tell(f"service_{word}", f"vLLM server {name} {word}")
+            self.log(f"vLLM server {word}", service=name)
+        self.seen.services = dict(services)
+
+
+_INFO = ("__name__", "accelerator_info")
+
+
+def _settings(config: Config, labels: Mapping[str, str]) -> EngineSettings:
+    return EngineSettings(config.interval, config.rules.stale_after, config.rules.urgent, labels)

@@ -1,0 +1,213 @@
+"""The one place where state changes: ``step(tick, inputs)`` gives the decisions of that tick.
+
+Pure in the sense that matters: no I/O, no clock, no randomness; equal inputs from an equal start
+give equal decisions, which is what recording and replaying rest on. It must not raise for anything
+that an input can hold.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .labeller import Labeller
+from .model import (
+    Alert,
+    Batch,
+    Decisions,
+    Event,
+    Inputs,
+    Labels,
+    Sample,
+    Tick,
+    Transition,
+    labelset,
+)
+from .rulepack import Group
+from .rules import RuleEngine
+from .window import Window
+from .wire import moment, number
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What the engine needs of the configuration; times in seconds."""
+
+    interval: float = 5.0
+    stale_after: float = 300.0
+    urgent: tuple[str, ...] = ("hardware", "serving")
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CollectorState:
+    """How a collector instance stands."""
+
+    success: bool
+    since: float
+    error: str | None = None
+    stalled: bool = False
+    absent: bool = False
+    duration: float = 0.0
+
+
+class Engine:
+    """Window, alert states and collector states of one node.
+
+    ``ms`` is the time of the last step; ``warm`` says whether there is state worth keeping.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        groups: Sequence[Group],
+        window: Window | None = None,
+    ) -> None:
+        self.settings = settings
+        self.window = window if window is not None else Window()
+        self.collectors: dict[str, CollectorState] = {}
+        self.rules = self._rule_engine(groups)
+        self.ticks = 0
+        self.ms = 0
+        self._own = Labeller(settings.labels)
+        self._failing: dict[str, Labels] = {}
+
+    @property
+    def warm(self) -> bool:
+        """Whether anything was taken in or restored."""
+        return len(self.window) > 0
+
+    def step(self, tick: Tick, inputs: Inputs) -> Decisions:
+        """Take in what came since the last tick, evaluate the rules that are due, decide."""
+        self.ms = tick.ms
+        self.ticks += 1
+        events: list[Event] = []
+        for batch in inputs.batches:
+            events.extend(self._take(tick, batch))
+        self.window.append(self._own_batch(), tick.ms)
+        only = self._urgent_groups() if tick.urgent else None
+        result = self.rules.evaluate(tick.ms, self._failing, only)
+        events.extend(_rule_event(problem) for problem in result.errors)
+        events.extend(_transition_event(change) for change in result.transitions)
+        return Decisions(transitions=tuple(result.transitions), events=tuple(events))
+
+    def alerts(self) -> Sequence[Alert]:
+        """All alerts that are pending, firing or recently resolved, as of the last tick."""
+        return self.rules.alerts()
+
+    def replace_rules(self, groups: Sequence[Group]) -> None:
+        """Judge by other rules from now on; the state of rules that did not change is kept."""
+        kept = self.rules.dump()
+        self.rules = self._rule_engine(groups)
+        self.rules.restore(kept, self.ms / 1000)
+
+    def dump(self) -> dict[str, Any]:
+        """State that outlives the process, as JSON: window, alert states, failing collectors."""
+        return {
+            "window": self.window.dump(),
+            "alerts": self.rules.dump(),
+            "failing": {name: dict(scope) for name, scope in self._failing.items()},
+        }
+
+    def restore(self, doc: Mapping[str, Any], now: float) -> None:
+        """Take up saved state; what is older than the window's age limit is not used.
+
+        ``now`` is Unix seconds. Documents that this version cannot read are left out.
+        """
+        self.window.restore(doc.get("window", {}), round(now * 1000))
+        self.rules.restore(doc.get("alerts", {}), now)
+        self._failing = {name: labelset(scope) for name, scope in doc.get("failing", {}).items()}
+
+    def _rule_engine(self, groups: Sequence[Group]) -> RuleEngine:
+        settings = self.settings
+        return RuleEngine(
+            groups, self.window, interval=settings.interval, stale_after=settings.stale_after
+        )
+
+    def _take(self, tick: Tick, batch: Batch) -> Iterable[Event]:
+        """A batch into window and collector state; yields its events and a change of its state."""
+        before = self.collectors.get(batch.collector)
+        failed = batch.error is not None and not batch.absent
+        if batch.error is None:
+            self.window.append(batch, tick.ms)
+            self._failing.pop(batch.collector, None)
+        else:
+            self.window.mark_stale(batch.collector, tick.ms)
+            if failed:
+                self._failing[batch.collector] = batch.scope
+            else:
+                self._failing.pop(batch.collector, None)
+        state = CollectorState(
+            success=batch.error is None,
+            since=tick.wall,
+            error=batch.error,
+            stalled=batch.stalled,
+            absent=batch.absent,
+            duration=batch.duration,
+        )
+        if before is not None and before.success == state.success:
+            state.since = before.since
+        self.collectors[batch.collector] = state
+        yield from batch.events
+        yield from _collector_events(batch, before, state)
+
+    def _own_batch(self) -> Batch:
+        """``up`` as the central scrape would give it, and each collector's success."""
+        samples = [Sample("up", 1.0)]
+        samples += [
+            Sample("watchdog_collector_success", float(state.success), (("collector", name),))
+            for name, state in self.collectors.items()
+            if not state.absent
+        ]
+        return Batch("watchdog", (self._own.samples(samples),))
+
+    def _urgent_groups(self) -> frozenset[str]:
+        """Names of the groups that an urgent event has evaluated at once."""
+        return frozenset(
+            group.name
+            for group in self.rules.groups
+            if any(fnmatch.fnmatchcase(group.name, pattern) for pattern in self.settings.urgent)
+        )
+
+
+def _collector_events(
+    batch: Batch, before: CollectorState | None, state: CollectorState
+) -> Iterable[Event]:
+    """A change, not a state: one event when a collector breaks, one when it works again."""
+    labels = labelset({**dict(batch.scope), "collector": batch.collector})
+    broke = not state.success and not state.absent
+    if broke and (before is None or before.success or before.absent):
+        kind = "collector_stalled" if batch.stalled else "collector_failed"
+        yield Event(kind, f"{batch.collector}: {batch.error}", labels, severity="warning")
+    elif state.success and before is not None and not before.success and not before.absent:
+        yield Event("collector_recovered", f"{batch.collector} works again", labels)
+
+
+def _rule_event(problem: Any) -> Event:
+    return Event("rule_failed", str(problem), severity="warning")
+
+
+def _transition_event(change: Transition) -> Event:
+    """An alert's change of state as an event of the journal."""
+    alert = change.alert
+    severity = dict(alert.labels).get("severity", "")
+    summary = dict(alert.annotations).get("summary", "")
+    return Event(
+        f"alert_{change.after}",
+        f"{alert.name} {change.after}" + (f": {summary}" if summary else ""),
+        alert.labels,
+        {
+            "before": change.before,
+            "after": change.after,
+            "rule": alert.rule,
+            "value": number(alert.value),
+            "active_at": moment(alert.active_at),
+            "fired_at": moment(alert.fired_at),
+            "annotations": dict(alert.annotations),
+        },
+        severity=severity
+        if severity in ("warning", "critical") and change.after == "firing"
+        else "info",
+    )

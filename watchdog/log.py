@@ -1,0 +1,36 @@
+"""The daemon's own log: ECS JSON lines for a machine, short lines for a person at a terminal.
+
+A change is logged, not a state; secrets and request bodies never come here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+
+def make_log(stream: TextIO | None = None) -> Callable[..., None]:
+    """A function ``log(message, level="info", **fields)`` that writes one line to ``stream``
+    (standard error by default)."""
+    import structlog
+
+    out = stream or sys.stderr
+    processors: list[Any] = [structlog.processors.add_log_level]
+    if out.isatty():
+        processors += [
+            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            structlog.dev.ConsoleRenderer(colors=True),
+        ]
+    else:
+        import ecs_logging
+
+        processors += [ecs_logging.StructlogFormatter()]
+    logger = structlog.wrap_logger(
+        structlog.PrintLogger(out), processors=processors, wrapper_class=structlog.BoundLogger
+    )
+
+    def log(message: str, level: str = "info", **fields: Any) -> None:
+        getattr(logger, level)(message, **{f"vllm_watchdog.{k}": v for k, v in fields.items()})
+
+    return log

@@ -1,0 +1,225 @@
+"""The process: options, signals, the wait between ticks, and a clean end.
+
+What a tick does is the daemon's; here is only when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .api.routes import Routes
+from .api.server import Server
+from .config import Config, load
+from .config.durations import address
+from .config.models import Tls
+from .daemon import Daemon, Loaded, prepare, static_labels
+from .errors import ConfigError, Place, Problem
+from .greeting import greeting
+from .journal import Journal
+from .log import make_log
+from .outlets import make_outlets
+from .system import Notifier, System, hostname
+from .views import DaemonViews
+
+if TYPE_CHECKING:
+    import ssl
+
+GRACE = 8.0  # seconds from SIGTERM to the end of the process, whatever hangs
+FIRST_TICK = 2.5  # seconds: the collectors' first runs are over by then
+GREET_AT = 1  # the tick after which a person is told what was found
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asked for. ``duration`` in seconds; None = until told to stop."""
+
+    config: Path | None = None
+    listen: str | None = None
+    state: Path | None = None
+    record: Path | None = None
+    duration: float | None = None
+    only_record: bool = False
+
+
+def configuration(options: Options) -> Loaded:
+    """The configuration with the command line's changes, its rules read. Raises ConfigError."""
+    config = load(options.config) if options.config is not None else Config()
+    text = options.config.read_text() if options.config is not None else "{}\n"
+    changes: dict[str, object] = {}
+    if options.listen is not None:
+        try:
+            changes["listen"] = address(options.listen)
+        except ValueError as error:
+            raise ConfigError(Problem(Place("--listen"), str(error))) from error
+    if options.state is not None:
+        changes["state"] = options.state
+    return prepare(config.model_copy(update=changes), text)
+
+
+class Service:
+    """The daemon as a process: one main thread that ticks, and signals that end or reload it."""
+
+    def __init__(self, options: Options, loaded: Loaded) -> None:
+        self.options = options
+        self.system = System()
+        self.log = make_log()
+        labels = static_labels(loaded.config, hostname())
+        self.daemon = Daemon(self.system, loaded, labels, self.log)
+        self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._notifier = Notifier.from_environment()
+        self._server: Server | None = None
+
+    def run(self) -> int:
+        """Run until told to stop; returns the exit status."""
+        self._signals()
+        folder = None if self.options.only_record else self.daemon.loaded.config.state
+        if folder is not None:
+            self._open(folder)
+        if self.options.record is not None:
+            self._record(self.options.record)
+        self.daemon.start()
+        try:
+            self._loop(folder)
+        finally:
+            self._end(folder)
+        return 0
+
+    def _signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._ask_to_stop())
+        signal.signal(signal.SIGHUP, lambda *_: self._ask_to_reload())
+
+    def _ask_to_stop(self) -> None:
+        self._stop.set()
+        self.daemon.inbox.wake.set()
+
+    def _ask_to_reload(self) -> None:
+        self._reload.set()
+        self.daemon.inbox.wake.set()
+
+    def _open(self, folder: Path) -> None:
+        """The listener first (a port in use ends the start), then journal, state and outlets."""
+        config = self.daemon.loaded.config
+        self._server = self._listen()
+        journal = Journal.open(folder / "journal.db", self.system.clock)
+        self.daemon.open(journal)
+        self.daemon.restore(folder)
+        self.daemon.outlets += make_outlets(self.daemon, config)
+
+    def _listen(self) -> Server:
+        config = self.daemon.loaded.config
+        routes = Routes(DaemonViews(self.daemon))
+        return Server(config.listen, routes, self.system.clock, self._report, _tls(config.tls))
+
+    def _report(self, fault: str) -> None:
+        self.log(fault, level="error")
+
+    def _record(self, folder: Path) -> None:
+        try:
+            self.daemon.record(folder)
+        except OSError as error:
+            place = Place(str(error.filename or folder))
+            raise ConfigError(Problem(place, f"cannot record: {error.strerror}")) from error
+
+    def _loop(self, folder: Path | None) -> None:
+        clock, daemon = self.system.clock, self.daemon
+        interval = daemon.loaded.config.interval
+        end = None if self.options.duration is None else clock.mono() + self.options.duration
+        due = clock.mono() + min(interval, FIRST_TICK)
+        while not self._stop.is_set():
+            urgent = daemon.inbox.wake.wait(max(min(due, end or due) - clock.mono(), 0.0))
+            if self._reload.is_set():
+                self._reload.clear()
+                self._load_again()
+                interval = daemon.loaded.config.interval
+            now = clock.mono()
+            if self._stop.is_set() or (end is not None and now >= end):
+                break
+            if urgent and now < due:
+                daemon.inbox.wake.clear()
+                daemon.tick(urgent=True)
+                continue
+            daemon.tick()
+            self._finished(folder)
+            late = int(max(clock.mono() - due, 0.0) // interval)
+            daemon.missed_ticks += late
+            due += (late + 1) * interval
+
+    def _finished(self, folder: Path | None) -> None:
+        """After a regular tick: the service manager may know, and state may be due for saving."""
+        tick = self.daemon.last_tick
+        assert tick is not None
+        if self.daemon.engine.ticks == 1:
+            self._notifier.ready()
+        if not self.options.only_record and self.daemon.engine.ticks == GREET_AT:
+            self._greet()
+        self._notifier.alive(self.daemon.summary())
+        if folder is not None and self.daemon.due_for_saving(tick):
+            self.daemon.save(folder)
+
+    def _load_again(self) -> None:
+        """Reload between ticks; what cannot be loaded changes nothing."""
+        self._notifier.reloading()
+        try:
+            loaded = configuration(self.options)
+        except ConfigError as error:
+            for problem in error.problems:
+                self.log(f"not reloaded: {problem}", level="error")
+        else:
+            self.daemon.reload(loaded)
+            self.log("configuration reloaded")
+        self._notifier.ready()
+
+    def _greet(self) -> None:
+        """Say to a person at the terminal what was found, what is watched and where to look."""
+        for line in greeting(self.daemon):
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    def _end(self, folder: Path | None) -> None:
+        self._notifier.stopping()
+        threading.Timer(GRACE, _leave, (1,)).start()  # a hung disk must not hold the end up
+        if self._server is not None:
+            self._server.stop()
+        self.daemon.stop(folder)
+
+
+def serve(options: Options) -> int:
+    """Run the daemon in this process until it is told to stop, and end the process.
+
+    Raises ConfigError before anything was started. Threads that hang in a tool are not waited for.
+    """
+    service = Service(options, configuration(options))
+    code = service.run()
+    _leave(code)
+    return code
+
+
+def _tls(tls: Tls) -> ssl.SSLContext | None:
+    """The listener's TLS, or None. Raises ConfigError for files that cannot be used."""
+    if tls.cert_file is None or tls.key_file is None:
+        return None
+    import ssl as library
+
+    context = library.SSLContext(library.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+    except OSError as error:  # ssl.SSLError is one
+        reason = error.strerror or str(error)
+        raise ConfigError(Problem(Place("tls"), f"{tls.cert_file}: {reason}")) from error
+    return context
+
+
+def _leave(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,289 @@
+"""What the HTTP side and people see of the daemon: snapshot, status, alerts, queries.
+
+Everything is read under the daemon's lock and given as plain values; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from . import promql
+from .api import CollectorFigures, OutletFigures, Snapshot
+from .daemon import Daemon
+from .engine import CollectorState
+from .errors import ConfigError, Place, Problem
+from .model import NAME, Json, Labels, StoredEvent
+from .promql import PromqlError, Scalar, String, Value, Vector
+from .version import version
+from .wire import alert_doc, moment, number
+
+
+class DaemonViews:
+    """The Views of one daemon (see ``api``)."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._version = version()
+
+    def snapshot(self) -> Snapshot:
+        """The daemon as of its last finished tick."""
+        daemon = self._daemon
+        with daemon.lock:
+            tick, engine = daemon.last_tick, daemon.engine
+            series = [(key, value) for key, value, _ in engine.window.latest(engine.ms)]
+            states = dict(engine.collectors)
+            alerts = Counter((alert.name, str(alert.state)) for alert in engine.alerts())
+            counts = engine.window.counts
+            dropped = counts.series_refused + counts.points_cut + counts.out_of_order
+            missed, failed = engine.rules.missed, engine.rules.failures
+            size = len(engine.window)
+        journal = daemon.journal
+        return Snapshot(
+            version=self._version,
+            ready=tick is not None,
+            time=tick.wall if tick else 0.0,
+            series=[item for item in series if not _bookkeeping(item[0])],
+            collectors=[_figures(name, state) for name, state in sorted(states.items())],
+            outlets=self._outlets(),
+            alerts=dict(alerts),
+            ticks=engine.ticks,
+            ticks_late=daemon.missed_ticks,
+            tick_duration=daemon.last_duration,
+            rule_failures=failed,
+            rules_missed=missed,
+            window_series=size,
+            window_points_dropped=dropped,
+            journal_events=journal.written if journal else 0,
+            journal_errors=daemon.journal_errors,
+            journal_bytes=journal.size() if journal else 0,
+        )
+
+    def query(self, expr: str, at_ms: int | None) -> Json:
+        """See Views.query."""
+        return self._evaluate(
+            expr,
+            lambda tree, window, now: promql.query(tree, window, now if at_ms is None else at_ms),
+        )
+
+    def query_range(self, expr: str, start_ms: int, end_ms: int, step_ms: int) -> Json:
+        """See Views.query_range."""
+        return self._evaluate(
+            expr,
+            lambda tree, window, _now: promql.query_range(tree, window, start_ms, end_ms, step_ms),
+        )
+
+    def _evaluate(self, expr: str, run: Any) -> Json:
+        try:
+            tree = promql.load(expr)
+            with self._daemon.lock:
+                engine = self._daemon.engine
+                return result_doc(run(tree, engine.window, engine.ms))
+        except PromqlError as error:
+            raise ConfigError(
+                Problem(Place("query", error.line, error.column), error.message)
+            ) from error
+
+    def alerts(self) -> Sequence[Json]:
+        """See Views.alerts."""
+        with self._daemon.lock:
+            found = list(self._daemon.engine.alerts())
+        order = {"firing": 0, "pending": 1, "resolved": 2, "inactive": 3}
+        found.sort(key=lambda alert: (order[alert.state], alert.name, alert.labels))
+        return [alert_doc(alert) for alert in found]
+
+    def events(self, after: int, limit: int, filters: Mapping[str, Any]) -> Sequence[Json]:
+        """See Views.events."""
+        journal = self._daemon.journal
+        if journal is None:
+            return []
+        service = filters.get("service")
+        found = journal.history(
+            after=after,
+            limit=limit,
+            kinds=[filters["kind"]] if filters.get("kind") else (),
+            severities=[filters["severity"]] if filters.get("severity") else (),
+            labels={"service": service} if service else None,
+            since=filters.get("since"),
+            until=filters.get("until"),
+        )
+        return [_event_doc(event) for event in found]
+
+    def status(self) -> Json:
+        """See Views.status."""
+        daemon = self._daemon
+        with daemon.lock:
+            engine = daemon.engine
+            table = _Table((key, value) for key, value, _ in engine.window.latest(engine.ms))
+            states = dict(engine.collectors)
+            firing = [alert_doc(a) for a in engine.alerts() if a.state == "firing"]
+            groups = [
+                {"name": group.name, "rules": len(group.rules)} for group in engine.rules.groups
+            ]
+        config = daemon.loaded.config
+        return {
+            "version": self._version,
+            "mode": config.mode,
+            "instance": daemon.labels["instance"],
+            "time": moment(engine.ms / 1000) if engine.ms else None,
+            "uptime": round(daemon.uptime(), 1),
+            "ticks": engine.ticks,
+            "firing": len(firing),
+            "alerts": firing,
+            "cards": table.cards(),
+            "services": [
+                table.service(name, service.url, service.mode or config.mode)
+                for name, service in sorted(daemon.seen.services.items())
+            ],
+            "collectors": [_collector_doc(name, state) for name, state in sorted(states.items())],
+            "outlets": [
+                {"outlet": o.name, "up": o.up, "lag": o.lag, "error": o.last_error or None}
+                for o in self._outlets()
+            ],
+            "groups": groups,
+            "journal": {"error": daemon.journal_error},
+            "window": {"series": len(engine.window)},
+        }
+
+    def _outlets(self) -> list[OutletFigures]:
+        return [outlet.figures() for outlet in self._daemon.outlets]
+
+
+class _Table:
+    """The newest values by name and label, for a person's overview."""
+
+    def __init__(self, series: Any) -> None:
+        self._by_name: dict[str, list[tuple[dict[str, str], float]]] = {}
+        for key, value in series:
+            labels = dict(key)
+            self._by_name.setdefault(labels.pop(NAME, ""), []).append((labels, value))
+
+    def value(self, name: str, **labels: str) -> float | int | str | None:
+        """The value of the one series of ``name`` with these labels; None where there is none."""
+        for found, value in self._by_name.get(name, ()):
+            if all(found.get(key) == wanted for key, wanted in labels.items()):
+                return number(value)
+        return None
+
+    def total(self, name: str, **labels: str) -> float | int | str | None:
+        """The sum over all series of ``name`` with these labels; None where there is none."""
+        values = [
+            value
+            for found, value in self._by_name.get(name, ())
+            if all(found.get(key) == wanted for key, wanted in labels.items())
+        ]
+        return number(sum(values)) if values else None
+
+    def cards(self) -> list[dict[str, Any]]:
+        """One row per card that was seen or is expected."""
+        known: dict[str, dict[str, str]] = {}
+        for name in ("accelerator_present", "accelerator_info"):
+            for labels, _ in self._by_name.get(name, ()):
+                known.setdefault(labels.get("card", ""), {}).update(labels)
+        return [self._card(card, labels) for card, labels in sorted(known.items())]
+
+    def _card(self, card: str, labels: Mapping[str, str]) -> dict[str, Any]:
+        def of(name: str) -> float | int | str | None:
+            return self.value(f"accelerator_{name}", card=card)
+
+        return {
+            "card": card,
+            "vendor": labels.get("vendor"),
+            "model": labels.get("model"),
+            "present": of("present"),
+            "healthy": of("healthy"),
+            "utilization": of("utilization_ratio"),
+            "memory_used_bytes": of("memory_used_bytes"),
+            "memory_total_bytes": of("memory_total_bytes"),
+            "temperature": of("temperature_celsius"),
+            "power_watts": of("power_watts"),
+        }
+
+    def service(self, name: str, url: str, mode: str) -> dict[str, Any]:
+        """One row of a service."""
+        verdicts = self._by_name.get("service_probe_verdict", ())
+        probe = [found["verdict"] for found, _ in verdicts if found.get("service") == name]
+        return {
+            "service": name,
+            "url": url,
+            "mode": mode,
+            "up": self.value("service_up", service=name),
+            "health": self.value("service_health", service=name),
+            "probe": probe[0] if probe else None,
+            "running": self.total("vllm:num_requests_running", service=name),
+            "waiting": self.total("vllm:num_requests_waiting", service=name),
+            "cards": sorted(
+                found.get("card", "")
+                for found, _ in self._by_name.get("service_card", ())
+                if found.get("service") == name
+            ),
+        }
+
+
+def _bookkeeping(key: Labels) -> bool:
+    """``up`` is the scrape's to give, and ALERTS would collide with the centre's own."""
+    return dict(key)[NAME] in ("up", "ALERTS", "ALERTS_FOR_STATE")
+
+
+def _figures(name: str, state: CollectorState) -> CollectorFigures:
+    return CollectorFigures(
+        name, state.success, state.duration, state.stalled, state.absent, state.error
+    )
+
+
+def _collector_doc(name: str, state: CollectorState) -> dict[str, Any]:
+    if state.absent:
+        word = "not on this node"
+    elif state.success:
+        word = "ok"
+    else:
+        word = "stalled" if state.stalled else "failed"
+    return {
+        "collector": name,
+        "state": word,
+        "since": moment(state.since),
+        "duration": round(state.duration, 4),
+        "error": state.error,
+    }
+
+
+def _event_doc(event: StoredEvent) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "id": event.id,
+        "time": moment(event.time),
+        "kind": event.kind,
+        "severity": event.severity,
+        "message": event.message,
+        "labels": event.labels,
+        "fields": event.fields,
+    }
+
+
+def result_doc(result: Value) -> dict[str, Any]:
+    """A query's result as Prometheus' HTTP API gives it: values as strings, times in seconds."""
+    if isinstance(result, Scalar):
+        return {"resultType": "scalar", "result": [result.ms / 1000, _decimal(result.value)]}
+    if isinstance(result, String):
+        return {"resultType": "string", "result": [result.ms / 1000, result.value]}
+    if isinstance(result, Vector):
+        vector = [
+            {"metric": dict(key), "value": [result.ms / 1000, _decimal(value)]}
+            for key, value in result.elements
+        ]
+        return {"resultType": "vector", "result": vector}
+    matrix = [
+        {"metric": dict(key), "values": [[ms / 1000, _decimal(value)] for ms, value in points]}
+        for key, points in result.series
+    ]
+    return {"resultType": "matrix", "result": matrix}
+
+
+def _decimal(value: float) -> str:
+    """A number without an exponent, the shortest that reads back as itself."""
+    special = number(value)
+    if isinstance(special, str):
+        return special
+    return format(Decimal(repr(value)).normalize(), "f")
