@@ -63,8 +63,8 @@ from typing import Any, ClassVar
 from ..watchdog.contracts import Yield
 from ..watchdog.errors import NoData, SourceError
 from ..watchdog.model import Checkpoint, Event, Page, Sample
-from ..watchdog.nvidia import messages, xml_log
-from ..watchdog.nvidia.card import VENDOR, Card, labels_of, samples
+from ..watchdog.nvidia import messages, outputs, xml_log
+from ..watchdog.nvidia.card import Card, labels_of, samples
 from ..watchdog.nvidia.inventory import gpus_of_driver, handed_away
 from ..watchdog.system import Finished, System
 
@@ -108,7 +108,7 @@ class NvidiaSmi:
         found, gone = _read(answer), {lost.card for lost in messages.lost_cards(answer.text)}
         if found is None and gone:
             others = {*seen, *self.expected, *gpus_of_driver(system.files)} - gone
-            told = [sample for name in sorted(gone) for sample in _gone(name)]
+            told = [sample for name in sorted(gone) for sample in outputs.gone(name)]
             return [*told, *_one_by_one(system, deadline, sorted(others))]
         if found is None:
             return self._nothing(seen)
@@ -119,7 +119,7 @@ class NvidiaSmi:
         missing = sorted({*seen, *self.expected})
         if not missing:
             raise NoData("nvidia-smi: no devices were found, and none is expected")
-        return (sample for name in missing for sample in _gone(name))
+        return (sample for name in missing for sample in outputs.gone(name))
 
     def _told(
         self,
@@ -129,7 +129,7 @@ class NvidiaSmi:
         seen: Mapping[str, Any],
         corrupt: Iterable[str],
     ) -> Iterator[Yield]:
-        yield from report(log)
+        yield from outputs.report(log)
         for name in corrupt:
             yield Sample("accelerator_inforom_valid", 0.0, labels_of(name))
         listed = {card.name for card in log.cards}
@@ -137,7 +137,7 @@ class NvidiaSmi:
         if log.attached is not None and log.attached > len(log.cards):
             yield from _one_by_one(system, deadline, missing)
         else:
-            yield from (sample for name in missing for sample in _gone(name))
+            yield from (sample for name in missing for sample in outputs.gone(name))
         known = {**seen, **{card.name: _identity(card) for card in log.cards}}
         if known != seen:
             yield Checkpoint({"cards": known})
@@ -175,11 +175,6 @@ def _identity(card: Card) -> dict[str, str]:
     return {label: card.fields.get(label, "") for label in ("uuid", "name", "index")}
 
 
-def _gone(name: str) -> Iterator[Sample]:
-    yield Sample("accelerator_present", 0.0, labels_of(name))
-    yield Sample("accelerator_healthy", 0.0, labels_of(name))
-
-
 def _missing(
     system: System, listed: set[str], seen: Mapping[str, Any], expected: Iterable[str]
 ) -> list[str]:
@@ -199,7 +194,7 @@ def _one_by_one(system: System, deadline: float, names: Iterable[str]) -> Iterat
             return
         answer = system.runner.run((*QUERY, "-i", f"{name}.0"), timeout=left)
         if name in {lost.card for lost in messages.lost_cards(answer.text)}:
-            yield from _gone(name)
+            yield from outputs.gone(name)
         elif answer.code in (0, messages.INFOROM) and not answer.truncated:
             yield from _single(answer, name)
 
@@ -215,21 +210,10 @@ def _single(answer: Finished, name: str) -> Iterator[Yield]:
             yield from samples(replace(card, fields=texts))
 
 
-def report(log: xml_log.Log) -> Iterator[Sample]:
-    """The samples of a whole log: each card's, and how many the driver and the log count."""
-    vendor = (("vendor", VENDOR),)
-    if log.attached is not None:
-        yield Sample("accelerators_attached", float(log.attached), vendor)
-    yield Sample("accelerators_listed", float(len(log.cards)), vendor)
-    for card in log.cards:
-        yield from samples(card)
-
-
 def capture(data: bytes, command: str | None = None) -> list[Sample | Page | Event]:
     """Read a captured output of nvidia-smi, recognising which command's it is.
 
     ``command`` (what ``--as`` said) decides where two could be meant. Raises SourceError with one
     line when the tool reports its own failure, or nothing can be read.
     """
-    del command
-    return list(report(xml_log.parse(data)))
+    return list(outputs.read(data, command or ""))

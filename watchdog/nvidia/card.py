@@ -70,11 +70,12 @@ class Card:
 
     ``name`` is the card's name in all metrics. ``damage`` says why its part of the output cannot
     be trusted as a whole (doubled elements, contradicting addresses). ``lost``: the tool says so.
+    ``processes`` is None where the output does not list any.
     """
 
     name: str
     fields: Mapping[str, str]
-    processes: tuple[Process, ...] = ()
+    processes: tuple[Process, ...] | None = None
     instances: tuple[Instance, ...] = ()
     damage: str = ""
     lost: bool = False
@@ -86,6 +87,7 @@ class _Readings:
 
     values: Mapping[str, float]
     troubles: Mapping[str, str]
+    absent: frozenset[str]
     lost: bool
     reset: bool
     broken: bool
@@ -141,18 +143,22 @@ def _info(card: Card) -> Sample:
 def _readings(card: Card) -> _Readings:
     values: dict[str, float] = {}
     troubles: dict[str, str] = {}
+    absent: list[str] = []
     lost, reset, broken = card.lost, False, bool(card.damage)
     for name, text in card.fields.items():
         spec = FIELDS.get(name)
         value, why = read(spec.kind, text) if spec else (None, trouble(text))
         if value is not None:
             values[name] = value
-        elif why and why != ABSENT:
+        elif why == ABSENT:
+            absent.append(name)
+        elif why:
             troubles[name] = why
             lost = lost or why == LOST
             reset = reset or why == RESET
             broken = broken or why == ERROR or (spec is not None and spec.vital)
-    return _Readings(values, troubles, lost, reset, broken or _contradicts(values))
+    broken = broken or _contradicts(values)
+    return _Readings(values, troubles, frozenset(absent), lost, reset, broken)
 
 
 def _contradicts(values: Mapping[str, float]) -> bool:
@@ -211,10 +217,10 @@ def _reset_required(card: Card, readings: _Readings) -> float | None:
 
 
 def _ecc_total(readings: _Readings, base: str) -> float | None:
-    """The printed total, else the sum of the parts; None as soon as one part failed."""
+    """The total where one is printed, else the sum of the parts; None once a part failed."""
     values = readings.values
-    if f"{base}.total" in values:
-        return values[f"{base}.total"]
+    if f"{base}.total" in values or f"{base}.total" in readings.absent:
+        return values.get(f"{base}.total")
     names = [f"{base}.total", f"{base}.dram", f"{base}.sram"]
     if f"{base}.sram" not in values:
         names += [f"{base}.sram.parity", f"{base}.sram.secded"]
@@ -308,18 +314,24 @@ def _fabric(card: Card) -> Iterator[Sample]:
 
 
 def _processes(card: Card) -> Iterator[Sample]:
+    if card.processes is None:
+        return
     homes = {item.gi: instance_name(card, item) for item in card.instances if item.gi}
     yield Sample("accelerator_processes", float(len(card.processes)), labels_of(card.name))
     for process in card.processes[:MAX_PROCESSES]:
-        if not process.pid.isdecimal():
-            continue
-        home = homes.get(process.gi, card.name)
-        who = (("pid", process.pid), ("process", process_name(process.name)))
-        kind = "" if trouble(process.kind) else process.kind[:8]
-        yield Sample("accelerator_process_info", 1.0, labels_of(home, *who, ("type", kind)))
-        used = read("bytes", process.memory)[0]
-        if used is not None:
-            yield Sample("accelerator_process_memory_bytes", used, labels_of(home, *who))
+        yield from process_samples(homes.get(process.gi, card.name), process)
+
+
+def process_samples(home: str, process: Process) -> Iterator[Sample]:
+    """A process on the card ``home``, and the memory that it holds, if that was printed."""
+    if not process.pid.isdecimal():
+        return
+    who = (("pid", process.pid), ("process", process_name(process.name)))
+    kind = "" if trouble(process.kind) else process.kind[:8]
+    yield Sample("accelerator_process_info", 1.0, labels_of(home, *who, ("type", kind)))
+    used = read("bytes", process.memory)[0]
+    if used is not None:
+        yield Sample("accelerator_process_memory_bytes", used, labels_of(home, *who))
 
 
 def instance_name(card: Card, instance: Instance) -> str:

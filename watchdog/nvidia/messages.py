@@ -92,6 +92,11 @@ def failure(text: str) -> str:
     return ""
 
 
+def all_links_down(text: str) -> bool:
+    """Whether the tool says that no NVLink is up, naming no GPU."""
+    return "all links are inactive" in text.lower()
+
+
 def no_devices(text: str) -> bool:
     """Whether the tool says that it sees no GPU at all."""
     return "no devices" in failure(text).lower()

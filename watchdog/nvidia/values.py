@@ -52,7 +52,9 @@ class Quantity:
 QUANTITIES = {
     "ratio": Quantity((("%", 0.01),), 0.0, 1.0),
     "fan": Quantity((("%", 0.01),), 0.0, 2.0),
-    "bytes": Quantity((("MiB", _MIB), ("GiB", 1024 * _MIB), ("KiB", 1024.0)), 0.0, 2.0**50),
+    "bytes": Quantity(
+        (("MiB", _MIB), ("GiB", 1024 * _MIB), ("KiB", 1024.0), ("MB", _MIB)), 0.0, 2.0**50
+    ),  # dmon and pmon say MB and mean MiB
     "celsius": Quantity((("C", 1.0), ("", 1.0)), -150.0, 250.0),
     "watts": Quantity((("W", 1.0),), 0.0, 20_000.0),
     "hertz": Quantity((("MHz", 1e6),), 0.0, 2e10),

@@ -325,7 +325,7 @@ def _card(element: ET.Element, index: str, driver: str, look: bool) -> Card:
     return Card(
         name or f"gpu{index}",
         found,
-        tuple(_processes(processes)) if processes is not None else (),
+        tuple(_processes(processes)) if processes is not None else None,
         tuple(_instances(instances)) if instances is not None else (),
         "an element stands there twice" if doubled else _contradiction(address, found),
         look and any("GPU is lost" in text for text in element.itertext()),
