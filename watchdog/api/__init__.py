@@ -1,1 +1,100 @@
-"""watchdog/api."""
+"""The daemon's HTTP side: metrics, health, queries, a page. It reads what it is given and changes
+nothing.
+
+``Snapshot`` is what the exporter and the page show; ``Views`` is what the server asks the daemon.
+Both are shapes only: the service fills them, from any thread, without waiting for a tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..model import Json, Labels
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorFigures:
+    """How one collector instance did in its last run; ``duration`` in seconds."""
+
+    name: str
+    success: bool
+    duration: float = 0.0
+    stalled: bool = False
+    absent: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutletFigures:
+    """How one outlet stands: events (or alerts) waiting, and counts since the start."""
+
+    name: str
+    up: bool = True
+    lag: int = 0
+    sent: int = 0
+    errors: int = 0
+    refused: int = 0
+    lost: int = 0
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The daemon as of its last finished tick.
+
+    ``series``: the live series (label sets with ``__name__``) and their newest values; a further
+    one with an equal label set is left out. ``alerts``: how many by (alertname, state). Counts are
+    since the start, durations in seconds, ``time`` the tick's Unix seconds.
+    """
+
+    version: str = ""
+    ready: bool = False
+    time: float = 0.0
+    series: Sequence[tuple[Labels, float]] = ()
+    collectors: Sequence[CollectorFigures] = ()
+    outlets: Sequence[OutletFigures] = ()
+    alerts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    ticks: int = 0
+    ticks_late: int = 0
+    tick_duration: float = 0.0
+    rule_failures: int = 0
+    rules_missed: int = 0
+    window_series: int = 0
+    window_points_dropped: int = 0
+    journal_events: int = 0
+    journal_errors: int = 0
+    journal_bytes: int = 0
+
+
+class Views(Protocol):
+    """What the HTTP side may ask of the daemon. Called from many threads; must not block long."""
+
+    def snapshot(self) -> Snapshot:
+        """The daemon as of its last finished tick."""
+        ...
+
+    def query(self, expr: str, at_ms: int | None) -> Json:
+        """``{resultType, result}`` of an instant query as Prometheus gives it.
+
+        ``at_ms`` None: at the last tick. Raises ConfigError for a bad expression, another
+        WatchdogError when it cannot be evaluated.
+        """
+        ...
+
+    def query_range(self, expr: str, start_ms: int, end_ms: int, step_ms: int) -> Json:
+        """``{resultType, result}`` of a range query; raises like ``query``."""
+        ...
+
+    def alerts(self) -> Sequence[Json]:
+        """The alerts in the shape of ``alerts --json``."""
+        ...
+
+    def status(self) -> Json:
+        """The document of ``status --json``."""
+        ...
+
+    def events(self, after: int, limit: int, filters: Mapping[str, Any]) -> Sequence[Json]:
+        """Journal events behind ``after``; ``filters``: kind, severity, service, since, until."""
+        ...

@@ -1,0 +1,228 @@
+"""A small HTTP server for the daemon: bounded connections, bounded requests, no tracebacks.
+
+One thread a connection, one request a connection, a deadline for reading it whole. What an answer
+holds is for the routes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket  # noqa: TID251 (a listener is this room's own door)
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import ConfigError, Place, Problem
+from ..system import Clock
+from .parameters import BadRequest, form
+from .routes import TEXT, Answer, Asked, Routes
+
+if TYPE_CHECKING:
+    import ssl
+
+CONNECTIONS = 32
+PATIENCE = 10.0  # seconds to read a request whole, and to write its answer
+MAX_BODY = 1024 * 1024  # bytes of a form
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class Server:
+    """Listens on one address. ``report`` is told of a fault of ours in one line."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        routes: Routes,
+        clock: Clock,
+        report: Callable[[str], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Bind. Raises ConfigError when the address cannot be had."""
+        host, port = address
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            self._listener = _Listener(family, address, routes, clock, report, tls)
+        except OSError as error:
+            raise ConfigError(_in_use(host, port, error)) from error
+        self._thread = threading.Thread(
+            target=self._listener.serve_forever, args=(0.2,), name="http", daemon=True
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it really listens (port 0 asks for any)."""
+        host, port = self._listener.server_address[:2]
+        return str(host), int(port)
+
+    def start(self) -> None:
+        """Begin to answer, on a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; requests under way are let go of."""
+        if self._thread.is_alive():
+            self._listener.shutdown()
+            self._thread.join()
+        self._listener.server_close()
+
+
+def _in_use(host: str, port: int, error: OSError) -> Problem:
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    hint = "is another daemon running? choose another by listen: or --listen"
+    return Problem(Place("listen"), f"cannot listen on {shown}: {error.strerror or error}", hint)
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(
+        self,
+        family: int,
+        address: tuple[str, int],
+        routes: Routes,
+        clock: Clock,
+        report: Callable[[str], None],
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.address_family = family
+        self.routes, self.clock, self.report, self.tls = routes, clock, report, tls
+        self._places = threading.BoundedSemaphore(CONNECTIONS)
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server who we are."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "vllm-watchdog", self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer on a thread of its own, or refuse where all places are taken."""
+        if self._places.acquire(blocking=False):
+            try:
+                super().process_request(request, client_address)
+            except BaseException:
+                self._places.release()
+                raise
+        else:
+            request.settimeout(0)
+            with contextlib.suppress(OSError):
+                request.send(BUSY)
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """One connection, then its place is free again."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news."""
+
+
+class _Timed(io.RawIOBase):
+    """Reads a socket until a deadline for the whole request."""
+
+    def __init__(self, connection: socket.socket, clock: Clock) -> None:
+        self._connection, self._clock = connection, clock
+        self._deadline = clock.mono() + PATIENCE
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(max(self._deadline - self._clock.mono(), 0.001))
+        return self._connection.recv_into(buffer)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "vllm-watchdog"
+    sys_version = ""
+
+    @property
+    def _listener(self) -> _Listener:
+        return cast(_Listener, self.server)
+
+    def setup(self) -> None:
+        """Shake hands where TLS is on, and set the request's deadline."""
+        self.request.settimeout(PATIENCE)
+        if self._listener.tls is not None:
+            self.request = self._listener.tls.wrap_socket(self.request, server_side=True)
+        super().setup()
+        self.rfile = io.BufferedReader(_Timed(self.request, self._listener.clock))
+
+    def finish(self) -> None:
+        """Close what TLS put around the connection, too."""
+        super().finish()
+        if self._listener.tls is not None:
+            self.request.close()
+
+    def do_GET(self) -> None:
+        """Answer a question."""
+        self._serve("GET")
+
+    def do_HEAD(self) -> None:
+        """Answer a question without its body."""
+        self._serve("GET")
+
+    def do_POST(self) -> None:
+        """Answer a question that came as a form."""
+        self._serve("POST")
+
+    def _serve(self, method: str) -> None:
+        self.close_connection = True
+        try:
+            answer = self._answer(method)
+        except BadRequest as error:
+            answer = Answer(400, f"{error}\n".encode())
+        except OSError:
+            return  # the client went away, or took too long
+        except Exception as error:  # noqa: BLE001 (a fault of ours must not reach a client)
+            self._listener.report(f"{method} {self.path[:200]!r}: {type(error).__name__}: {error}")
+            answer = Answer(500, b"internal error: see the daemon's log\n")
+        self.connection.settimeout(PATIENCE)
+        self._send(answer)
+
+    def _answer(self, method: str) -> Answer:
+        path, _, query = self.path.partition("?")
+        given = form(query)
+        if method == "POST":
+            given |= form(self._body())
+        asked = Asked(given, self.headers.get("Accept", ""))
+        return self._listener.routes.answer(method, path, asked)
+
+    def _body(self) -> str:
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()) or len(length) > 18:
+            raise BadRequest("Content-Length: is missing")
+        if int(length) > MAX_BODY:
+            raise BadRequest(f"the body is larger than {MAX_BODY} bytes")
+        kind = self.headers.get_content_type()
+        if kind != "application/x-www-form-urlencoded":
+            raise BadRequest(f"Content-Type: {kind} is not application/x-www-form-urlencoded")
+        return self.rfile.read(int(length)).decode("utf-8", "replace")
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if answer.type != TEXT:
+            self.send_header(
+                "Content-Security-Policy",
+                "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+            )
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base's name)
+        """No line a request."""
