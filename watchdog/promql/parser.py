@@ -1,22 +1,21 @@
-"""Reads an expression: operators by precedence, calls, aggregations, parentheses.
+"""Reads an expression: operands, calls, aggregations and parentheses.
 
-``parse`` is the one way in. Operators wait on an explicit stack, so a chain of thousands of terms
-needs no recursion; what does recurse (brackets) is limited by the cursor. It must not evaluate.
+``parse`` is the one way in. Open brackets and waiting operators stand on explicit stacks, so no
+text is too deep for the parser itself; the cursor limits the depth for those who walk the tree.
+It must not evaluate.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Literal, cast
 
-from . import literals, selectors, typecheck
+from . import literals, operators, selectors, typecheck
 from .cursor import Cursor
 from .errors import ParseError, PromqlError
 from .lexer import KEYWORDS
-from .matchers import is_label_name
-from .nodes import Aggregate, Call, Matching, Node, Number, Paren, String, Unary
+from .nodes import Aggregate, Call, Node, Number, Paren, String
+from .operators import Pending
 from .signatures import (
     AGGREGATIONS,
     EXPERIMENTAL_AGGREGATIONS,
@@ -24,20 +23,8 @@ from .signatures import (
     FUNCTIONS,
 )
 
-_LEVELS = {
-    "or": 1,
-    "and": 2,
-    "unless": 2,
-    **dict.fromkeys(typecheck.COMPARISONS, 3),
-    **dict.fromkeys("+-", 4),
-    **dict.fromkeys(("*", "/", "%", "atan2"), 5),
-    "^": 6,
-}
-_SIGN_LEVEL = 5
 _NO_METRIC = frozenset({"atan2", "bool", "group_left", "group_right", "ignoring", "on"})
-_NO_LABEL = frozenset({"without"})
 _EXPERIMENTAL_WORDS = frozenset({"anchored", "smoothed", "fill", "fill_left", "fill_right"})
-_AN_EXPRESSION = "an expression"
 
 
 def parse(text: str) -> Node:
@@ -51,225 +38,183 @@ def parse(text: str) -> Node:
         raise error.within(text) from None
 
 
+_Grouping = tuple[bool, tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
-class _Pending:
-    """An operator whose right side is still to come; ``left`` is None for a sign."""
+class _Bracket:
+    """An open ``(`` at ``opening``, or the whole text.
 
-    op: str
-    at: int
-    level: int
-    left: Node | None = None
-    return_bool: bool = False
-    matching: Matching | None = None
+    ``name`` is the function's or aggregation's and "" for mere parentheses. ``pending`` and
+    ``args`` fill up while its inside is read.
+    """
 
-    def with_right(self, right: Node) -> Node:
-        if self.left is not None:
-            return typecheck.binary(
-                self.op,
-                self.at,
-                self.left,
-                right,
-                return_bool=self.return_bool,
-                matching=self.matching,
-            )
-        pos = (self.at, right.pos[1])
-        if isinstance(right, Number):
-            value = -right.value if self.op == "-" else right.value
-            # One NaN object only: equality of trees is by identity there.
-            value = math.nan if math.isnan(value) else value
-            return Number(value, right.duration, pos=pos)
-        return typecheck.unary(Unary(cast(Literal["+", "-"], self.op), right, pos=pos))
+    start: int
+    opening: int
+    name: str = ""
+    is_call: bool = False
+    grouping: _Grouping | None = None
+    pending: list[Pending] = field(default_factory=list)
+    args: list[Node] = field(default_factory=list)
 
 
 class _Parser:
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
+        self.brackets = [_Bracket(0, 0)]
 
     def whole(self) -> Node:
         """The expression that is the whole text."""
         if self.cursor.at("end"):
             raise ParseError("there is no expression", self.cursor.token.start)
-        node = self.expression()
+        while True:
+            operand = self._operand()
+            node = None if operand is None else self._after(operand)
+            if node is not None:
+                return node
+
+    def _after(self, node: Node) -> Node | None:
+        """Joins ``node`` to what surrounds it: the whole tree, or None if an operand must follow."""
+        while True:
+            node = selectors.suffixes(self.cursor, node)
+            level = operators.level_at(self.cursor)
+            pending = self.brackets[-1].pending
+            while pending and pending[-1].goes_before(level):
+                node = pending.pop().with_right(node)
+                self.cursor.leave()
+            if level:
+                self._wait(operators.binary(self.cursor, node))
+                return None
+            if len(self.brackets) == 1:
+                return self._ended(node)
+            if self._comma(node):
+                return None
+            node = self._closed(node)
+
+    def _wait(self, item: Pending) -> None:
+        self.cursor.enter()
+        self.brackets[-1].pending.append(item)
+
+    def _ended(self, node: Node) -> Node:
         if not self.cursor.at("end"):
             self._refuse_experimental_words()
             raise self.cursor.unexpected("after an expression", "an operator or the end")
         return node
 
-    def expression(self) -> Node:
-        """The longest expression that begins at the cursor."""
-        pending: list[_Pending] = []
-        while True:
-            self._signs(pending)
-            node = selectors.suffixes(self.cursor, self._operand())
-            op = self._operator()
-            level = _LEVELS.get(op, 0)
-            # ^ alone joins to the right; a sign binds as * does.
-            while pending and (pending[-1].level > level or pending[-1].level == level != 6):
-                node = pending.pop().with_right(node)
-                self.cursor.leave()
-            if not level:
-                return node
-            self._push(pending, self._binary(op, level, node))
-
-    def _push(self, pending: list[_Pending], item: _Pending) -> None:
-        self.cursor.enter()
-        pending.append(item)
-
-    def _signs(self, pending: list[_Pending]) -> None:
+    def _operand(self) -> Node | None:
+        """The next operand as far as no expression stands in it; None when a bracket opened."""
         while self.cursor.token.kind in ("+", "-"):
-            token = self.cursor.take()
-            self._push(pending, _Pending(token.kind, token.start, _SIGN_LEVEL))
-
-    def _operator(self) -> str:
-        token = self.cursor.token
-        return token.text.lower() if token.kind == "name" else token.kind
-
-    def _binary(self, op: str, level: int, left: Node) -> _Pending:
-        at = self.cursor.take().start
-        return_bool = self.cursor.at_word("bool")
-        if return_bool:
-            self.cursor.take()
-        return _Pending(op, at, level, left, return_bool, self._matching())
-
-    def _matching(self) -> Matching | None:
-        cursor = self.cursor
-        if cursor.at_word("group_left", "group_right"):
-            raise cursor.unexpected("after an operator", "'on' or 'ignoring' before it")
-        if not cursor.at_word("on", "ignoring"):
-            return None
-        on = cursor.take().text.lower() == "on"
-        labels = self._labels()
-        if not cursor.at_word("group_left", "group_right"):
-            return Matching(on, labels)
-        left = cursor.take().text.lower() == "group_left"
-        include = self._labels() if cursor.at("(") else ()
-        return Matching(on, labels, "many-to-one" if left else "one-to-many", include)
-
-    def _labels(self) -> tuple[str, ...]:
-        where = "in a list of labels"
-        self.cursor.expect("(", where)
-        names: list[str] = []
-        while not self.cursor.accept(")"):
-            names.append(self._label())
-            if not self.cursor.at(")"):
-                self.cursor.expect(",", where, "',' or ')'")
-        return tuple(names)
-
-    def _label(self) -> str:
-        token = self.cursor.token
-        word = token.text.lower() if token.kind == "name" else ""
-        if token.kind not in ("name", "string") or word in _NO_LABEL:
-            raise self.cursor.unexpected("in a list of labels", "a label name or ')'")
-        self.cursor.take()
-        if token.kind == "name":
-            return token.text
-        name = literals.unquote(token.text, token.start)
-        if not is_label_name(name):
-            raise ParseError(f"{name!r} is no label name", token.start)
-        return name
-
-    def _operand(self) -> Node:
+            self._wait(operators.sign(self.cursor))
         token = self.cursor.token
         if token.kind == "(":
-            return self._parenthesised()
+            return self._open(_Bracket(token.start, token.start))
         if token.kind == "name":
             return self._named()
         if token.kind == "{":
             return selectors.selector(self.cursor)
+        return self._literal()
+
+    def _literal(self) -> Node:
+        token = self.cursor.token
+        if token.kind not in ("number", "duration", "string"):
+            raise self.cursor.unexpected("", "an expression")
+        self.cursor.take()
         pos = (token.start, token.end)
         if token.kind == "number":
-            value = literals.number(self.cursor.take().text, token.start)
-            return Number(value, pos=pos)
+            return Number(literals.number(token.text, token.start), pos=pos)
         if token.kind == "duration":
-            ms = literals.duration_ms(self.cursor.take().text, token.start)
+            ms = literals.duration_ms(token.text, token.start)
             return Number(ms / 1000, duration=True, pos=pos)
-        if token.kind == "string":
-            return String(literals.unquote(self.cursor.take().text, token.start), pos=pos)
-        raise self.cursor.unexpected("", _AN_EXPRESSION)
+        return String(literals.unquote(token.text, token.start), pos=pos)
 
-    def _parenthesised(self) -> Node:
-        opening = self.cursor.take()
-        self.cursor.enter()
-        node = self.expression()
-        self._close(opening.start)
-        self.cursor.leave()
-        return Paren(node, pos=(opening.start, self.cursor.last_end))
-
-    def _close(self, opening: int) -> None:
-        if self.cursor.at("end"):
-            raise ParseError("this '(' is never closed", opening)
-        self._refuse_experimental_words()
-        self.cursor.expect(")", "in parentheses", "an operator or ')'")
-
-    def _named(self) -> Node:
-        token, word = self.cursor.token, self.cursor.token.text.lower()
+    def _named(self) -> Node | None:
+        word = self.cursor.token.text.lower()
         called = self.cursor.following.kind == "("
         if word in AGGREGATIONS or word in EXPERIMENTAL_AGGREGATIONS:
-            following = self.cursor.following
-            if called or (following.kind == "name" and following.text.lower() in ("by", "without")):
-                return self._aggregate(word)
-        elif called and word not in KEYWORDS and ":" not in word:
+            if called or self._grouping_follows():
+                return self._aggregation(word)
+        elif (
+            called and (word not in KEYWORDS or word in EXPERIMENTAL_FUNCTIONS) and ":" not in word
+        ):
             return self._call()
         if word in _NO_METRIC:
-            raise self.cursor.unexpected("", _AN_EXPRESSION)
-        if called and word in EXPERIMENTAL_FUNCTIONS:
-            raise _experimental("function", word, token.start)
+            raise self.cursor.unexpected("", "an expression")
         return selectors.selector(self.cursor)
 
-    def _call(self) -> Node:
-        token = self.cursor.take()
-        if token.text in _EXPERIMENTAL_WORDS:
-            raise _experimental("modifier", token.text, token.start)
-        if token.text in EXPERIMENTAL_FUNCTIONS:
-            raise _experimental("function", token.text, token.start)
-        if token.text not in FUNCTIONS:
-            raise ParseError(
-                f"unknown function {token.text!r}{_suggestion(token.text)}", token.start
-            )
-        args = self._arguments()
-        return typecheck.call(Call(token.text, args, pos=(token.start, self.cursor.last_end)))
+    def _grouping_follows(self) -> bool:
+        following = self.cursor.following
+        return following.kind == "name" and following.text.lower() in ("by", "without")
 
-    def _arguments(self) -> tuple[Node, ...]:
-        where = "in the arguments"
-        opening = self.cursor.expect("(", "after the grouping").start
-        if self.cursor.accept(")"):
-            return ()
-        self.cursor.enter()
-        found = [self.expression()]
-        while self.cursor.accept(","):
-            if self.cursor.at(")"):
-                raise self.cursor.unexpected(where, "another argument behind the comma")
-            found.append(self.expression())
-        if self.cursor.at("end"):
-            raise ParseError("this '(' is never closed", opening)
-        self._refuse_experimental_words()
-        self.cursor.expect(")", where, "an operator, ',' or ')'")
-        self.cursor.leave()
-        return tuple(found)
-
-    def _aggregate(self, op: str) -> Node:
+    def _call(self) -> Node | None:
         token = self.cursor.take()
+        name, start = token.text, token.start
+        if name in _EXPERIMENTAL_WORDS:
+            raise _experimental("modifier", name, start)
+        if name in EXPERIMENTAL_FUNCTIONS:
+            raise _experimental("function", name, start)
+        if name not in FUNCTIONS:
+            raise ParseError(f"unknown function {name!r}{_suggestion(name)}", start)
+        return self._open(_Bracket(start, self.cursor.token.start, name, is_call=True))
+
+    def _aggregation(self, op: str) -> Node | None:
+        start = self.cursor.take().start
         if op in EXPERIMENTAL_AGGREGATIONS:
-            raise _experimental("aggregation", op, token.start)
-        written = self._grouping()
-        args = self._arguments()
-        written = written or self._grouping()
-        without, grouping = written or (False, ())
-        param, expr = self._parts(op, args, token.start)
-        pos = (token.start, self.cursor.last_end)
-        return typecheck.aggregate(Aggregate(op, expr, param, grouping, without, pos=pos))
+            raise _experimental("aggregation", op, start)
+        grouping = self._grouping()
+        if not self.cursor.at("("):
+            raise self.cursor.unexpected("after the grouping", "'('")
+        return self._open(_Bracket(start, self.cursor.token.start, op, grouping=grouping))
 
-    def _grouping(self) -> tuple[bool, tuple[str, ...]] | None:
+    def _grouping(self) -> _Grouping | None:
         if not self.cursor.at_word("by", "without"):
             return None
-        return self.cursor.take().text.lower() == "without", self._labels()
+        return self.cursor.take().text.lower() == "without", operators.labels(self.cursor)
 
-    def _parts(self, op: str, args: tuple[Node, ...], at: int) -> tuple[Node | None, Node]:
-        wanted = 1 if AGGREGATIONS[op] is None else 2
-        if len(args) != wanted:
-            what = "one argument" if wanted == 1 else "a parameter and a vector"
-            raise ParseError(f"the aggregation {op!r} takes {what}, found {len(args)}", at)
-        return (None, args[0]) if wanted == 1 else (args[0], args[1])
+    def _open(self, bracket: _Bracket) -> Node | None:
+        self.cursor.take()
+        if bracket.name and self.cursor.accept(")"):
+            return self._finished(bracket)
+        self.cursor.enter()
+        self.brackets.append(bracket)
+        return None
+
+    def _comma(self, node: Node) -> bool:
+        """Whether ``node`` is an argument with another one behind it."""
+        bracket = self.brackets[-1]
+        if not bracket.name or not self.cursor.accept(","):
+            return False
+        bracket.args.append(node)
+        if self.cursor.at(")"):
+            raise self.cursor.unexpected("in the arguments", "another argument behind the comma")
+        return True
+
+    def _closed(self, node: Node) -> Node:
+        """What the innermost bracket makes of its last expression."""
+        bracket = self.brackets.pop()
+        if self.cursor.at("end"):
+            raise ParseError("this '(' is never closed", bracket.opening)
+        self._refuse_experimental_words()
+        if bracket.name:
+            self.cursor.expect(")", "in the arguments", "an operator, ',' or ')'")
+        else:
+            self.cursor.expect(")", "in parentheses", "an operator or ')'")
+        self.cursor.leave()
+        bracket.args.append(node)
+        return self._finished(bracket)
+
+    def _finished(self, bracket: _Bracket) -> Node:
+        args = tuple(bracket.args)
+        if bracket.is_call:
+            return typecheck.call(Call(bracket.name, args, pos=self._since(bracket)))
+        if not bracket.name:
+            return Paren(args[0], pos=self._since(bracket))
+        without, grouping = bracket.grouping or self._grouping() or (False, ())
+        param, expr = _parts(bracket.name, args, bracket.start)
+        pos = self._since(bracket)
+        return typecheck.aggregate(Aggregate(bracket.name, expr, param, grouping, without, pos=pos))
+
+    def _since(self, bracket: _Bracket) -> tuple[int, int]:
+        return bracket.start, self.cursor.last_end
 
     def _refuse_experimental_words(self) -> None:
         if self.cursor.at_word(*_EXPERIMENTAL_WORDS):
@@ -277,10 +222,19 @@ class _Parser:
             raise _experimental("modifier", token.text.lower(), token.start)
 
 
+def _parts(op: str, args: tuple[Node, ...], at: int) -> tuple[Node | None, Node]:
+    wanted = 1 if AGGREGATIONS[op] is None else 2
+    if len(args) != wanted:
+        what = "one argument" if wanted == 1 else "a parameter and a vector"
+        raise ParseError(f"the aggregation {op!r} takes {what}, found {len(args)}", at)
+    return (None, args[0]) if wanted == 1 else (args[0], args[1])
+
+
 def _experimental(what: str, name: str, at: int) -> ParseError:
     return ParseError(f"the {what} {name!r} is experimental and not supported", at)
 
 
 def _suggestion(name: str) -> str:
-    near = get_close_matches(name[:100].lower(), [*FUNCTIONS, *AGGREGATIONS], n=1, cutoff=0.75)
+    known = [*FUNCTIONS, *AGGREGATIONS]
+    near = get_close_matches(name[:100].lower(), known, n=1, cutoff=0.75)
     return f", did you mean {near[0]!r}?" if near else ""
