@@ -17,6 +17,7 @@ from .values import ABSENT, ERROR, LOST, RESET, bare, process_name, read, troubl
 
 VENDOR = "nvidia"
 MAX_PROCESSES = 256  # per card; more are counted and not listed
+_ROUNDING = 16.0 * 1024 * 1024  # bytes
 
 _RECOVERIES = {
     "none": "none",
@@ -162,8 +163,15 @@ def _readings(card: Card) -> _Readings:
 
 
 def _contradicts(values: Mapping[str, float]) -> bool:
-    used, total = values.get("memory.used"), values.get("memory.total")
-    return used is not None and total is not None and (used > total or total == 0.0)
+    """Whether the memory figures do not fit together; each is printed rounded to a MiB."""
+    total, used = values.get("memory.total"), values.get("memory.used")
+    if total is None or used is None:
+        return False
+    if used > total or total == 0.0:
+        return True
+    rest = total - used - values.get("memory.free", total - used)
+    parts = (rest, rest - values.get("memory.reserved", 0.0))  # used may include reserved
+    return min(abs(part) for part in parts) > _ROUNDING
 
 
 def _plain(readings: _Readings, base: Labels) -> Iterator[Sample]:

@@ -60,7 +60,7 @@ QUANTITIES = {
     "hertz": Quantity((("MHz", 1e6),), 0.0, 2e10),
     "count": Quantity((("", 1.0), ("bank(s)", 1.0)), 0.0, 2.0**63),
     "seconds": Quantity((("us", 1e-6), ("ms", 1e-3), ("s", 1.0)), 0.0, 1e12),
-    "lanes": Quantity((("x", 1.0), ("", 1.0)), 0.0, 64.0),
+    "lanes": Quantity((("x", 1.0), ("", 1.0)), 0.0, 32.0),
     "generation": Quantity((("", 1.0),), 0.0, 16.0),
     "rate": Quantity((("KB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)), 0.0, 1e15),
 }
