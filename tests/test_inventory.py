@@ -1,0 +1,51 @@
+"""Which cards a configured name means."""
+
+from __future__ import annotations
+
+import pytest
+
+from vllm_watchdog.watchdog.inventory import infos, resolve, visible
+from vllm_watchdog.watchdog.model import labelset
+
+
+def key(**labels: str) -> tuple[tuple[str, str], ...]:
+    return labelset(labels, "accelerator_info")
+
+
+CARDS = infos(
+    [
+        key(vendor="nvidia", card="0000:64:00", index="1", uuid="GPU-bb"),
+        key(vendor="nvidia", card="0000:53:00", index="0", uuid="GPU-aa"),
+        key(vendor="ascend", card="0000:c1:00", npu="3", chip="0"),
+        key(vendor="ascend", card="0000:c1:00/1", npu="3", chip="1"),
+        key(vendor="ascend", card="0000:01:00", npu="1", chip="0"),
+        labelset({"card": "x"}, "accelerator_present"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("gpu 0", "0000:53:00"),
+        ("gpu 1", "0000:64:00"),
+        ("gpu 7", None),
+        ("npu 1", "0000:01:00"),
+        ("npu 3", "0000:c1:00"),
+        ("npu 3/1", "0000:c1:00/1"),
+        ("npu 3/2", None),
+        ("0000:99:00", "0000:99:00"),
+        ("npu0", "npu0"),
+    ],
+)
+def test_a_tool_number_means_the_card_it_has_there(name: str, card: str | None) -> None:
+    assert resolve(name, CARDS) == card
+
+
+def test_visible_devices_are_counted_in_the_tools_order() -> None:
+    assert visible(["1", "0"], "nvidia", CARDS) == ["0000:64:00", "0000:53:00"]
+    assert visible(["0", "2"], "ascend", CARDS) == ["0000:01:00", "0000:c1:00/1"]
+
+
+def test_visible_devices_may_be_uuids_and_unknown_ones_are_left_out() -> None:
+    assert visible(["GPU-bb", "GPU-cc", "9", "x"], "nvidia", CARDS) == ["0000:64:00"]

@@ -1,0 +1,190 @@
+"""The host of collectors: batches, labels, deadlines, stalled runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from tests.support.system import VirtualClock, fake_system
+from vllm_watchdog.watchdog.contracts import Yield
+from vllm_watchdog.watchdog.errors import NoData, NotSupported, SourceError
+from vllm_watchdog.watchdog.labeller import Labeller
+from vllm_watchdog.watchdog.model import Batch, Checkpoint, Event, Page, Sample, labelset
+from vllm_watchdog.watchdog.scheduler import Inbox, Scheduler, run_once
+from vllm_watchdog.watchdog.system import System
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Yields what the test says, or raises it."""
+
+    script: tuple[object, ...] = ()
+    name: str = "scripted"
+    scope: Mapping[str, str] = field(default_factory=dict)
+    interval: float = 5.0
+    timeout: float = 10.0
+
+    @property
+    def instance(self) -> str:
+        return self.name
+
+    def collect(self, system: System) -> Iterator[Yield]:
+        for item in self.script:
+            if isinstance(item, BaseException):
+                raise item
+            yield item  # type: ignore[misc]
+
+
+def test_samples_become_a_page_with_the_static_labels() -> None:
+    collector = Scripted((Sample("m", 1.0, (("card", "a"),)),))
+
+    batch = run_once(collector, fake_system(), Labeller({"job": "j"}))
+
+    assert batch.pages == (Page((labelset({"card": "a", "job": "j"}, "m"),), (1.0,)),)
+
+
+def test_a_label_of_the_source_wins_over_a_static_one() -> None:
+    batch = run_once(
+        Scripted((Sample("m", 1.0, (("job", "own"),)),)), fake_system(), Labeller({"job": "j"})
+    )
+
+    assert batch.pages[0].keys == (labelset({"job": "own"}, "m"),)
+
+
+def test_repeated_series_give_the_same_keys_object() -> None:
+    collector, labeller = Scripted((Sample("m", 1.0), Sample("n", 2.0))), Labeller({"job": "j"})
+
+    first = run_once(collector, fake_system(), labeller)
+    second = run_once(collector, fake_system(), labeller)
+
+    assert first.pages[0].keys is second.pages[0].keys
+
+
+def test_of_equal_series_the_last_value_counts() -> None:
+    batch = run_once(Scripted((Sample("m", 1.0), Sample("m", 2.0))), fake_system())
+
+    assert batch.pages[0].values == (2.0,)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (SourceError("GPU is lost\nmore"), ("GPU is lost", False)),
+        (OSError("no"), ("no", False)),
+        (ValueError(), ("ValueError", False)),
+        (NotSupported("no tool"), ("no tool", True)),
+        (NoData("quiet"), (None, False)),
+    ],
+)
+def test_what_a_collector_raises_becomes_one_line(
+    error: Exception, expected: tuple[str | None, bool]
+) -> None:
+    batch = run_once(Scripted((Sample("m", 1.0), error)), fake_system())
+
+    assert expected == (batch.error, batch.absent)
+    assert batch.pages == ()
+
+
+def test_a_checkpoint_is_remembered_for_the_next_run() -> None:
+    system = fake_system()
+
+    batch = run_once(Scripted((Checkpoint({"at": 7}),)), system)
+
+    assert batch.checkpoint == Checkpoint({"at": 7})
+    assert system.checkpoints.get("scripted") == {"at": 7}
+
+
+def test_a_run_that_never_ends_yielding_is_cut() -> None:
+    @dataclass(frozen=True)
+    class Endless(Scripted):
+        def collect(self, system: System) -> Iterator[Yield]:
+            while True:
+                yield Sample("m", 1.0)
+
+    batch = run_once(Endless(), fake_system())
+
+    assert batch.error is not None
+    assert batch.pages == ()
+
+
+def test_the_inbox_keeps_the_newest_pages_and_all_events() -> None:
+    inbox = Inbox()
+    first = Batch("c", (Page((labelset({}, "m"),), (1.0,)),), (Event("a"),))
+    second = replace(first, pages=(Page((labelset({}, "m"),), (2.0,)),), events=(Event("b"),))
+
+    inbox.put(first)
+    inbox.put(second)
+    (batch,) = inbox.take()
+
+    assert (batch.pages, [e.kind for e in batch.events]) == (second.pages, ["a", "b"])
+    assert inbox.take() == ()
+
+
+def test_an_urgent_event_wakes_the_loop() -> None:
+    inbox = Inbox()
+
+    inbox.put(Batch("c", events=(Event("device_lost", urgent=True),)))
+
+    assert inbox.wake.is_set()
+
+
+class Gate:
+    """A collector that hangs until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.name, self.instance, self.scope = "gate", "gate", {"service": "s"}
+        self.interval, self.timeout = 0.05, 10.0
+        self.entered, self.release, self.runs = threading.Event(), threading.Event(), 0
+
+    def collect(self, system: System) -> Iterator[Yield]:
+        self.runs += 1
+        self.entered.set()
+        assert self.release.wait(10)
+        yield Sample("m", 1.0)
+
+
+def test_a_hung_run_is_told_once_as_stalled_and_not_started_again() -> None:
+    clock = VirtualClock()
+    inbox, gate = Inbox(), Gate()
+    scheduler = Scheduler(fake_system(clock=clock), inbox, {}, lambda *_, **__: None)
+    scheduler.start()
+    try:
+        scheduler.add([gate])
+        assert gate.entered.wait(10)
+        clock.advance(11.5)
+        scheduler.overdue()
+        scheduler.overdue()
+
+        batches = inbox.take()
+        assert [(b.stalled, b.error, b.scope) for b in batches] == [
+            (True, "no answer within 10 s", (("service", "s"),))
+        ]
+        assert gate.runs == 1
+    finally:
+        gate.release.set()
+        scheduler.stop()
+
+
+def test_a_collector_that_is_absent_is_logged_once() -> None:
+    lines: list[str] = []
+    system = fake_system()
+    inbox = Inbox()
+    scheduler = Scheduler(system, inbox, {}, lambda text, **_: lines.append(text))
+    collector = Scripted((NotSupported("no tool"),), interval=0.02)
+    scheduler.start()
+    try:
+        scheduler.add([collector])
+        seen = 0
+        for _ in range(500):
+            seen += len(inbox.take())
+            if seen >= 3:
+                break
+            threading.Event().wait(0.01)
+
+        assert seen >= 3
+        assert lines == ["not on this node"]
+    finally:
+        scheduler.stop()
