@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -521,6 +522,54 @@ class RealHost:
             "load15": load15,
             "boot_time": psutil.boot_time(),
         }
+
+
+def hostname() -> str:
+    """The node's own name, without its domain."""
+    return socket.gethostname().partition(".")[0] or "localhost"
+
+
+class Notifier:
+    """Tells the service manager how the daemon stands; without one it tells nobody.
+
+    ``interval``: seconds within which ``alive`` must come again (0: the manager does not watch).
+    """
+
+    def __init__(self, address: str = "", interval: float = 0.0) -> None:
+        self.interval = interval
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+
+    @classmethod
+    def from_environment(cls, environ: MutableMapping[str, str] = os.environ) -> Notifier:
+        """The manager that started this process. Its variables are taken out of the environment,
+        so that no command started later speaks for the daemon."""
+        address = environ.pop("NOTIFY_SOCKET", "")
+        usec, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
+        watched = usec.isdigit() and pid in ("", str(os.getpid()))
+        return cls(address, int(usec) / 1e6 if watched else 0.0)
+
+    def ready(self) -> None:
+        """The start, or a reload, is complete."""
+        self._send("READY=1")
+
+    def alive(self, status: str) -> None:
+        """A tick has finished; ``status`` is one line for people."""
+        self._send("WATCHDOG=1", "STATUS=" + " ".join(status.split())[:500])
+
+    def reloading(self) -> None:
+        """A reload begins."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """The end begins."""
+        self._send("STOPPING=1")
+
+    def _send(self, *lines: str) -> None:
+        if not self._address:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.settimeout(1.0)
+            out.sendto("\n".join(lines).encode(), self._address)
 
 
 @dataclass(frozen=True, slots=True)
