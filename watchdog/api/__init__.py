@@ -11,33 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..figures import CollectorFigures, OutletFigures
 from ..model import Json, Labels
 
-
-@dataclass(frozen=True, slots=True)
-class CollectorFigures:
-    """How one collector instance did in its last run; ``duration`` in seconds."""
-
-    name: str
-    success: bool
-    duration: float = 0.0
-    stalled: bool = False
-    absent: bool = False
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OutletFigures:
-    """How one outlet stands: events (or alerts) waiting, and counts since the start."""
-
-    name: str
-    up: bool = True
-    lag: int = 0
-    sent: int = 0
-    errors: int = 0
-    refused: int = 0
-    lost: int = 0
-    last_error: str = ""
+__all__ = ["CollectorFigures", "OutletFigures", "Snapshot", "Views"]
 
 
 @dataclass(frozen=True, slots=True)
