@@ -35,6 +35,11 @@ class PromqlError(WatchdogError):
         return f"{place}{self.kind}: {self.message}"
 
 
+def shown(text: str) -> str:
+    """``text`` in quotes for a message, cut when it is long."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
 class ParseError(PromqlError):
     """The text is no expression, or one whose types do not fit."""
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from .errors import shown
+
 KEYWORDS = frozenset(
     """
     and atan2 bool by end group_left group_right ignoring offset on or start unless without
@@ -95,7 +97,7 @@ def _token(match: re.Match[str], mode: re.Pattern[str]) -> Token:
     elif kind == "digits":
         kind = _kind_of_digits(text)
         if kind == "error":
-            text = f"{text!r} is neither a number nor a duration"
+            text = f"{shown(text)} is neither a number nor a duration"
     elif kind == "name" and mode is _PLAIN and text.lower() in _NUMBER_WORDS:
         kind = "number"
     return Token(kind, text, match.start(), match.end())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 
-from .errors import ParseError
+from .errors import ParseError, shown
 
 MAX_MS = (2**63 - 1) // 10**6
 """The longest duration, about 292 years: Prometheus counts nanoseconds in 64 bits."""
@@ -54,7 +54,7 @@ def number(text: str, at: int) -> float:
         return float(whole)
     value = math.inf if plain.startswith("0x") else float(plain)
     if math.isinf(value):
-        raise ParseError(f"the number {_short(text)!r} is out of range", at)
+        raise ParseError(f"the number {shown(text)} is out of range", at)
     return value
 
 
@@ -66,10 +66,6 @@ def _whole(plain: str) -> int | None:
     return None
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
 def duration_ms(text: str, at: int) -> int:
     """Milliseconds of a duration such as ``1h30m``.
 
@@ -79,7 +75,7 @@ def duration_ms(text: str, at: int) -> int:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ParseError(
-            f"{_short(text)!r} is no duration: units stand once each, in the order y w d h m s ms",
+            f"{shown(text)} is no duration: units stand once each, in the order y w d h m s ms",
             at,
         )
     total = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import re2
 
-from .errors import ParseError
+from .errors import ParseError, shown
 from .literals import quote
 from .nodes import Matcher, MatchOp
 
@@ -32,10 +32,9 @@ def compile_regex(pattern: str) -> Any:
     except UnicodeEncodeError:
         raise ValueError("it is not valid Unicode") from None
     except re2.error as error:
-        reason = error.args[0] if error.args else error
-        raise ValueError(
-            reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        ) from None
+        reason = error.args[0] if error.args else b""
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(text[:200]) from None
 
 
 def matcher(name: str, op: MatchOp, value: str, at: int) -> Matcher:
@@ -44,7 +43,7 @@ def matcher(name: str, op: MatchOp, value: str, at: int) -> Matcher:
         try:
             compile_regex(value)
         except ValueError as error:
-            raise ParseError(f"{value!r} is no RE2 regular expression: {error}", at) from None
+            raise ParseError(f"{shown(value)} is no RE2 regular expression: {error}", at) from None
     return Matcher(name, op, value)
 
 

@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from . import literals, typecheck
 from .cursor import Cursor
-from .errors import ParseError
+from .errors import ParseError, shown
 from .matchers import is_label_name
 from .nodes import Matching, Node, Number, Unary
 
@@ -124,5 +124,5 @@ def _label(cursor: Cursor) -> str:
         return token.text
     name = literals.unquote(token.text, token.start)
     if not is_label_name(name):
-        raise ParseError(f"{name!r} is no label name", token.start)
+        raise ParseError(f"{shown(name)} is no label name", token.start)
     return name

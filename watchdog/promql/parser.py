@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from . import literals, operators, selectors, typecheck
 from .cursor import Cursor
-from .errors import ParseError, PromqlError
+from .errors import ParseError, PromqlError, shown
 from .lexer import KEYWORDS
 from .nodes import Aggregate, Call, Node, Number, Paren, String
 from .operators import Pending
@@ -24,6 +24,7 @@ from .signatures import (
 )
 
 _NO_METRIC = frozenset({"atan2", "bool", "group_left", "group_right", "ignoring", "on"})
+_NO_FUNCTION = KEYWORDS - EXPERIMENTAL_FUNCTIONS
 _EXPERIMENTAL_WORDS = frozenset({"anchored", "smoothed", "fill", "fill_left", "fill_right"})
 
 
@@ -74,7 +75,10 @@ class _Parser:
                 return node
 
     def _after(self, node: Node) -> Node | None:
-        """Joins ``node`` to what surrounds it: the whole tree, or None if an operand must follow."""
+        """Joins ``node`` to what surrounds it.
+
+        Gives the whole tree at the end of the text, and None where another operand must follow.
+        """
         while True:
             node = selectors.suffixes(self.cursor, node)
             level = operators.level_at(self.cursor)
@@ -133,9 +137,7 @@ class _Parser:
         if word in AGGREGATIONS or word in EXPERIMENTAL_AGGREGATIONS:
             if called or self._grouping_follows():
                 return self._aggregation(word)
-        elif (
-            called and (word not in KEYWORDS or word in EXPERIMENTAL_FUNCTIONS) and ":" not in word
-        ):
+        elif called and word not in _NO_FUNCTION and ":" not in word:
             return self._call()
         if word in _NO_METRIC:
             raise self.cursor.unexpected("", "an expression")
@@ -153,7 +155,7 @@ class _Parser:
         if name in EXPERIMENTAL_FUNCTIONS:
             raise _experimental("function", name, start)
         if name not in FUNCTIONS:
-            raise ParseError(f"unknown function {name!r}{_suggestion(name)}", start)
+            raise ParseError(f"unknown function {shown(name)}{_suggestion(name)}", start)
         return self._open(_Bracket(start, self.cursor.token.start, name, is_call=True))
 
     def _aggregation(self, op: str) -> Node | None:

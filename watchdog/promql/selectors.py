@@ -10,7 +10,7 @@ from typing import cast
 from ..model import NAME
 from . import literals, typecheck
 from .cursor import Cursor
-from .errors import ParseError
+from .errors import ParseError, shown
 from .matchers import is_label_name, matcher, matcher_text, passes_empty
 from .nodes import At, Matcher, MatchOp, MatrixSelector, Node, Subquery, VectorSelector
 
@@ -31,7 +31,7 @@ def selector(cursor: Cursor) -> VectorSelector:
         twice = [item for item in found if item.name == NAME]
         if twice:
             raise ParseError(
-                f"the metric name is set twice: {name!r} and {twice[0].value!r}", start
+                f"the metric name is set twice: {shown(name)} and {shown(twice[0].value)}", start
             )
     elif all(passes_empty(item) for item in found):
         raise ParseError(
@@ -76,7 +76,7 @@ def _matcher(cursor: Cursor) -> Matcher:
 
 def _refuse_bad_name(name: str, what: str, at: int) -> None:
     if not is_label_name(name):
-        raise ParseError(f"{name!r} is no {what} name", at)
+        raise ParseError(f"{shown(name)} is no {what} name", at)
 
 
 def suffixes(cursor: Cursor, node: Node) -> Node:

@@ -6,7 +6,7 @@ not read text.
 
 from __future__ import annotations
 
-from .errors import ParseError
+from .errors import ParseError, shown
 from .nodes import (
     Aggregate,
     Binary,
@@ -167,7 +167,9 @@ def _matching(op: str, at: int, written: Matching | None, *, vectors: bool) -> M
         return None
     both = set(written.labels) & set(written.include) if written.on else set()
     if both:
-        raise ParseError(f"the label {min(both)!r} stands in both 'on' and the group modifier", at)
+        raise ParseError(
+            f"the label {shown(min(both))} stands in both 'on' and the group modifier", at
+        )
     if op not in SET_OPERATORS:
         return written
     if written.card != "one-to-one":
