@@ -1,0 +1,291 @@
+"""Functions over a selector's range that read only what is new since the last evaluation.
+
+A range at the next evaluation is nearly the last one: a sample more at the right, one less at the
+left. Per run (series that share their times) a *track* keeps what it needs to go on: where
+counters were reset, where the greatest value lies, sums of whole numbers. Its results are equal, to
+the bit, to those of ``ranges.py`` on the whole range; a column with a staleness marker in the range
+is computed there. Nothing is kept that a look at the window could not give again.
+"""
+
+# ruff: noqa: PLR0124 - a value that differs from itself is NaN, tested without a call
+# ruff: noqa: ARG002 - tracks have one signature; some need not look at the frame
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from itertools import zip_longest
+from operator import lt
+
+from . import ranges
+from .ranges import Frame, RangeFunction
+from .selection import Run, Selection, unmarked
+from .values import EMPTY, Columns
+
+Results = list[float | None]
+
+
+class Track:
+    """Goes along one run: ``results`` for the samples at indices [low, high), high > low."""
+
+    def __init__(self, run: Run, function: RangeFunction) -> None:
+        self.run = run
+        self.function = function
+
+    def results(self, low: int, high: int, frame: Frame) -> Results | None:
+        """One result per column; None where no column has one."""
+        times = self.run.block.times[low:high]
+        function = self.function
+        results = [function(times, column[low:high], frame) for column in self.run.columns]
+        return None if results[0] is None else results  # too few samples, equally for all
+
+
+class ValueTrack(Track):
+    """For functions of the values alone: nothing is computed while the range holds the same."""
+
+    def __init__(self, run: Run, function: RangeFunction) -> None:
+        super().__init__(run, function)
+        self._range = (-1, -1, 0.0)
+        self._results: Results | None = None
+
+    def results(self, low: int, high: int, frame: Frame) -> Results | None:
+        """The last results while the range and the parameter are the same."""
+        base = self.run.block.base
+        key = (base + low, base + high, frame.param)
+        if key != self._range:
+            self._results = self.compute(low, high, frame)
+            self._range = key
+        return self._results
+
+    def compute(self, low: int, high: int, frame: Frame) -> Results | None:
+        """The results for a range that is not the last one."""
+        return super().results(low, high, frame)
+
+
+class CountTrack(ValueTrack):
+    """``count_over_time`` and ``present_over_time``: the columns need not be read."""
+
+    def __init__(self, run: Run, function: RangeFunction, *, counts: bool) -> None:
+        super().__init__(run, function)
+        self._counts = counts
+
+    def compute(self, low: int, high: int, frame: Frame) -> Results | None:
+        """The same number for each column."""
+        return [float(high - low) if self._counts else 1.0] * len(self.run.columns)
+
+
+class LastTrack(ValueTrack):
+    """``last_over_time``."""
+
+    def compute(self, low: int, high: int, frame: Frame) -> Results | None:
+        """The last value of each column."""
+        return [column[high - 1] for column in self.run.columns]
+
+
+class ExtremeTrack(ValueTrack):
+    """``max_over_time`` and ``min_over_time``: the extreme and where it lies."""
+
+    def __init__(
+        self, run: Run, function: RangeFunction, beats: Callable[[float, float], bool]
+    ) -> None:
+        super().__init__(run, function)
+        self._beats = beats
+        self._best: list[float] = []
+        self._at: list[int] = []
+        self._seen = (0, 0)
+
+    def compute(self, low: int, high: int, frame: Frame) -> Results | None:
+        """Look at new values only, unless the extreme has left the range."""
+        base = self.run.block.base
+        start = base + low
+        new = self._seen[1] - base
+        if start < self._seen[0] or not low < new <= high:
+            return self._afresh(low, high)
+        best, at, beats = self._best, self._at, self._beats
+        for column, values in enumerate(self.run.columns):
+            if at[column] < start or best[column] != best[column]:
+                self._look(column, values, low, high)
+                continue
+            for index in range(new, high):
+                if beats(values[index], best[column]):
+                    best[column] = values[index]
+                    at[column] = base + index
+        self._seen = (start, base + high)
+        return list(best)
+
+    def _afresh(self, low: int, high: int) -> Results:
+        count = len(self.run.columns)
+        self._best, self._at = [0.0] * count, [0] * count
+        for column, values in enumerate(self.run.columns):
+            self._look(column, values, low, high)
+        base = self.run.block.base
+        self._seen = (base + low, base + high)
+        return list(self._best)
+
+    def _look(self, column: int, values: array[float], low: int, high: int) -> None:
+        part = values[low:high]
+        best = self.function((), part, _ANY)
+        assert best is not None
+        self._best[column] = best
+        self._at[column] = self.run.block.base + low + (part.index(best) if best == best else 0)
+
+
+class GaugeTrack(Track):
+    """``delta``: first and last value."""
+
+    def results(self, low: int, high: int, frame: Frame) -> Results | None:
+        """The extrapolated differences."""
+        if high - low < 2:
+            return None
+        edges = ranges.extrapolation(self.run.block.times, low, high - 1, frame, False)
+        factor = edges.factor(edges.to_start)
+        last = high - 1
+        return [(column[last] - column[low]) * factor for column in self.run.columns]
+
+
+class CounterTrack(Track):
+    """``rate`` and ``increase``: first and last value, and where counters were reset."""
+
+    def __init__(self, run: Run, function: RangeFunction, *, per_second: bool) -> None:
+        super().__init__(run, function)
+        self._per_second = per_second
+        self._seen = (0, 0)
+        self._resets: dict[int, list[int]] = {}
+        self._last: list[float] = []
+
+    def results(self, low: int, high: int, frame: Frame) -> Results | None:
+        """The extrapolated increases."""
+        if high - low < 2:
+            return None
+        columns = self.run.columns
+        lasts = self._find_resets(low, high)
+        edges = ranges.extrapolation(self.run.block.times, low, high - 1, frame, self._per_second)
+        to_start, sampled = edges.to_start, edges.sampled
+        factor = edges.factor(to_start)
+        results: Results = []
+        for column, last in zip(columns, lasts, strict=True):
+            first = column[low]
+            rise = last - first
+            if rise > 0 and first >= 0 and sampled * (first / rise) < to_start:
+                results.append(rise * edges.factor(sampled * (first / rise)))
+            else:
+                results.append(rise * factor)
+        if self._resets:
+            self._with_resets(results, low, high, edges)
+        return results
+
+    def _with_resets(
+        self, results: Results, low: int, high: int, edges: ranges.Extrapolation
+    ) -> None:
+        base = self.run.block.base
+        for index, positions in list(self._resets.items()):
+            while positions and positions[0] <= base + low:
+                positions.pop(0)
+            if not positions:
+                del self._resets[index]
+                continue
+            column = self.run.columns[index]
+            rise = column[high - 1] - column[low]
+            for position in positions:
+                if position < base + high:
+                    rise += column[position - base - 1]
+            results[index] = rise * edges.factor(edges.clipped(column[low], rise))
+
+    def _find_resets(self, low: int, high: int) -> list[float]:
+        """Note the resets up to ``high``; return the last values."""
+        base = self.run.block.base
+        last = high - 1
+        lasts = [column[last] for column in self.run.columns]
+        new = self._seen[1] - base
+        if base + low < self._seen[0] or not low < new <= high:
+            self._resets.clear()
+            self._scan(low + 1, high)
+        elif new < last:
+            self._scan(new, high)
+        elif new == last and any(map(lt, lasts, self._last)):
+            for index, (value, before) in enumerate(zip(lasts, self._last, strict=True)):
+                if value < before:
+                    self._resets.setdefault(index, []).append(base + last)
+        self._seen = (base + low, base + high)
+        self._last = lasts
+        return lasts
+
+    def _scan(self, start: int, high: int) -> None:
+        base = self.run.block.base
+        for index, column in enumerate(self.run.columns):
+            part = column[start - 1 : high]
+            if any(map(lt, part[1:], part)):
+                self._resets.setdefault(index, []).extend(
+                    base + start + at - 1 for at in range(1, len(part)) if part[at] < part[at - 1]
+                )
+
+
+class Sliding:
+    """A range function over a selection."""
+
+    def __init__(self, selection: Selection, name: str) -> None:
+        self._selection = selection
+        self._function = ranges.FUNCTIONS[name]
+        self._make = TRACKS.get(name, Track if name in ranges.MOVING else ValueTrack)
+        self._generation = -1
+        self._tracks: list[Track] = []
+        self._parts: list[Results | None] = []
+        self._result: Columns = EMPTY
+
+    def vector(self, frame: Frame) -> Columns:
+        """The function's result per series; the same object while nothing has changed."""
+        selection = self._selection
+        generation = selection.refresh()
+        if generation != self._generation:
+            self._generation = generation
+            self._tracks = [self._make(run, self._function) for run in selection.runs]
+            self._parts = []
+            self._result = EMPTY
+        parts = [self._part(track, frame) for track in self._tracks]
+        if any(new is not old for new, old in zip_longest(parts, self._parts)):
+            self._parts = parts
+            self._result = self._join(parts)
+        return self._result
+
+    def _part(self, track: Track, frame: Frame) -> Results | None:
+        run = track.run
+        low, high = run.span(frame.start, frame.end)
+        if low >= high:
+            return None
+        results = track.results(low, high, frame)
+        for index in run.marked_since(low):
+            if not isinstance(results, _Holed):
+                results = _Holed([None] * len(run.columns) if results is None else results)
+            times, values = unmarked(run.block.times[low:high], run.columns[index][low:high])
+            results[index] = self._function(times, values, frame) if times else None
+        return results
+
+    def _join(self, parts: list[Results | None]) -> Columns:
+        selection = self._selection
+        holes = any(part is None or isinstance(part, _Holed) for part in parts)
+        if len(parts) == 1 and parts[0] is not None:
+            return selection.present(parts[0], not holes)
+        values: Results = [None] * len(selection.labels)
+        for track, part in zip(self._tracks, parts, strict=True):
+            if part is not None:
+                for slot, value in zip(track.run.slots, part, strict=True):
+                    values[slot] = value
+        return selection.present(values, not holes)
+
+
+class _Holed(list["float | None"]):
+    """Results of a run with staleness markers: some may be None."""
+
+
+_ANY = Frame(0, 0, 0)
+
+TRACKS: dict[str, Callable[[Run, RangeFunction], Track]] = {
+    "count_over_time": lambda run, function: CountTrack(run, function, counts=True),
+    "delta": GaugeTrack,
+    "increase": lambda run, function: CounterTrack(run, function, per_second=False),
+    "last_over_time": LastTrack,
+    "max_over_time": lambda run, function: ExtremeTrack(run, function, float.__gt__),
+    "min_over_time": lambda run, function: ExtremeTrack(run, function, float.__lt__),
+    "present_over_time": lambda run, function: CountTrack(run, function, counts=False),
+    "rate": lambda run, function: CounterTrack(run, function, per_second=True),
+}
+"""The functions that do better than reading the range; the others read it again."""

@@ -1,0 +1,436 @@
+"""The window: the node's store of time series, bounded in time, series and points.
+
+Every collector owns its series: what a batch no longer holds has ended and gets a staleness
+marker, as in Prometheus. A page whose ``keys`` tuple is the very object of the last one is written
+without looking at labels. How samples lie in memory stands in ``series.py``.
+
+The window stores and selects; it evaluates nothing, reads no clock and takes no lock: one thread
+at a time.
+"""
+
+# ruff: noqa: PLR0124 - a value that differs from itself is NaN, tested without a call
+from __future__ import annotations
+
+import base64
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .model import NAME, Batch, Labels, Page
+from .series import STALE, Block, LabelMatcher, Series, is_stale, predicate
+
+MINUTE = 60_000
+RETENTION = 15 * MINUTE
+LOOKBACK = 5 * MINUTE
+_SLACK = 32  # a block is trimmed when 1/32 of its time is too old: few large deletions
+_SWEEP = 16  # ended series are looked for 16 times per retention
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the bounds refused, since the start: each is told as a metric.
+
+    ``series_refused``: samples of series beyond the limit. ``points_cut``: samples dropped before
+    their time because a series had too many. ``out_of_order``: samples not newer than the series'
+    last one, duplicates among them. ``conflicts``: samples of a series that another collector owns.
+    """
+
+    series_refused: int = 0
+    points_cut: int = 0
+    out_of_order: int = 0
+    conflicts: int = 0
+
+
+class _Plan:
+    """How to write a page layout again: per page the append of each series' values."""
+
+    __slots__ = ("blocks", "layout", "pushes", "refused")
+
+    def __init__(self, layout: tuple[tuple[Labels, ...], ...]) -> None:
+        self.layout = layout
+        self.pushes: list[list[Any]] = []
+        self.blocks: list[Block] = []
+        self.refused = Counts()
+
+    def fits(self, pages: Sequence[Page], ms: int) -> bool:
+        """Can these pages be written without a look at their labels?"""
+        if len(pages) != len(self.layout):
+            return False
+        for page, keys in zip(pages, self.layout, strict=True):
+            values = page.values
+            if page.keys is not keys or len(values) != len(keys):
+                return False
+            total = sum(values)
+            if total != total and any(map(is_stale, values)):
+                return False
+        return all(block.times[-1] < ms for block in self.blocks)
+
+
+class Window:
+    """Series of one node. Times are milliseconds since the epoch throughout.
+
+    ``retention_ms`` is how long samples stay, unless ``keep`` says longer for a metric name;
+    ``lookback_ms`` how old a series' last sample may be to count as its value now.
+    """
+
+    def __init__(
+        self,
+        retention_ms: int = RETENTION,
+        *,
+        lookback_ms: int = LOOKBACK,
+        max_series: int = 50_000,
+        max_points: int = 20_000,
+    ) -> None:
+        self.retention_ms = retention_ms
+        self.lookback_ms = lookback_ms
+        self.max_series = max_series
+        self.max_points = max_points
+        self.counts = Counts()
+        self.newest_ms = 0
+        self._keep: dict[str, int] = {}
+        self._series: dict[Labels, Series] = {}
+        self._names: dict[str, dict[int, Series]] = {}
+        self._owned: dict[str, dict[int, Series]] = {}
+        self._plans: dict[str, _Plan] = {}
+        self._generations: dict[str, int] = {}
+        self._generation = 0
+        self._number = 0
+        self._next_sweep = 0
+
+    def __len__(self) -> int:
+        """The number of series, ended ones included while they hold samples."""
+        return len(self._series)
+
+    @property
+    def points(self) -> int:
+        """The number of samples held."""
+        return sum(len(series.values) for series in self._series.values())
+
+    # Writing
+
+    def append(self, batch: Batch, ms: int) -> None:
+        """Write one run of a collector at ``ms``; its series that are not in it end.
+
+        Samples that a bound or an owner refuses are counted in ``counts``, never raised.
+        """
+        plan = self._plans.get(batch.collector)
+        if plan is None or not plan.fits(batch.pages, ms):
+            self._learn(batch, ms)
+        else:
+            for page, pushes in zip(batch.pages, plan.pushes, strict=True):
+                for push, value in zip(pushes, page.values, strict=True):
+                    push(value)
+            for block in plan.blocks:
+                block.times.append(ms)
+                self._trim(block, ms)
+            self._count(plan.refused)
+        self._tick(ms)
+
+    def mark_stale(self, owner: str, ms: int) -> None:
+        """End every series of ``owner`` at ``ms`` (its collector failed, stalled or went away)."""
+        self._plans.pop(owner, None)
+        live = [series for series in self._owned.get(owner, {}).values() if not series.ended]
+        self._put([(series, STALE) for series in live], ms)
+        self._tick(ms)
+
+    def write(self, key: Labels, ms: int, value: float, owner: str) -> None:
+        """Write one sample (a rule's output); ``STALE`` as value ends the series."""
+        series = self._claim(key, owner, ms)
+        if series is not None:
+            block = series.block
+            if len(block.members) > 1:
+                self._plans.pop(owner, None)
+                block = self._split(block, [series])
+            self._write_block(block, [(series, value)], ms)
+            self._trim(block, ms)
+        self._tick(ms)
+
+    def keep(self, name: str, ms: int) -> None:
+        """Keep series of metric ``name`` for ``ms`` if that is longer ("": every series)."""
+        if not name:
+            self.retention_ms = max(self.retention_ms, ms)
+        self._keep[name] = max(ms, self._keep.get(name, 0))
+        self._plans.clear()
+        names = [name] if name else list(self._names)
+        moved: dict[int, list[Series]] = {}
+        for each in names:
+            for series in self._names.get(each, {}).values():
+                if series.block.keep < self._keep_of(each):
+                    moved.setdefault(id(series.block), []).append(series)
+        for group in moved.values():
+            for longer in {self._keep_of(series.name) for series in group}:
+                members = [series for series in group if self._keep_of(series.name) == longer]
+                self._split(members[0].block, members, longer)
+
+    # Reading
+
+    def select(self, matchers: Sequence[LabelMatcher]) -> list[Series]:
+        """Return the series that all matchers accept, oldest series first."""
+        on_name = [predicate(m.op, m.value) for m in matchers if m.name == NAME]
+        others = [(m.name, predicate(m.op, m.value)) for m in matchers if m.name != NAME]
+        exact = [m.value for m in matchers if m.name == NAME and m.op == "="]
+        names = exact[:1] if exact else list(self._names)
+        found: list[Series] = []
+        for name in names:
+            if name in self._names and all(test(name) for test in on_name):
+                found += [s for s in self._names[name].values() if _accepts(s.key, others)]
+        if len(names) > 1:
+            found.sort(key=lambda series: series.number)
+        return found
+
+    def generation(self, name: str = "") -> int:
+        """A number that changes when series of this metric (""= any) appear, vanish or move."""
+        return self._generations.get(name, 0) if name else self._generation
+
+    def owners(self, name: str) -> set[str]:
+        """The collectors that own series of a metric, ended ones included while in the window."""
+        return {series.owner for series in self._names.get(name, {}).values()}
+
+    def since(self, name: str) -> int | None:
+        """The time of the oldest sample of a metric, or None."""
+        return min((s.block.times[0] for s in self._names.get(name, {}).values()), default=None)
+
+    def latest(self, ms: int) -> Iterator[tuple[Labels, float, str]]:
+        """Yield (key, value, owner) of each series that has a value as of ``ms``."""
+        for series in self._series.values():
+            last = series.block.times[-1]
+            if ms - self.lookback_ms < last <= ms and not series.ended:
+                yield series.key, series.values[-1], series.owner
+
+    # Saving
+
+    def dump(self) -> dict[str, Any]:
+        """Return the window as a JSON document; columns are base64 of little-endian words."""
+        blocks = {id(series.block): series.block for series in self._series.values()}
+        return {
+            "version": 1,
+            "saved_ms": self.newest_ms,
+            "blocks": [
+                {
+                    "times": _text(block.times),
+                    "series": [
+                        {"key": dict(s.key), "owner": s.owner, "values": _text(s.values)}
+                        for s in block.members
+                    ],
+                }
+                for block in blocks.values()
+            ],
+        }
+
+    def restore(self, doc: Mapping[str, Any], now_ms: int, *, max_age_ms: int = RETENTION) -> int:
+        """Read back what ``dump`` gave, if it is younger than ``max_age_ms``; return the series.
+
+        Nothing is written for the time between: the gap stays a gap. Series that the window has
+        already are left as they are. Raises ValueError when the document is not one of ours.
+        """
+        try:
+            age = now_ms - int(doc["saved_ms"])
+            if doc["version"] != 1 or not 0 <= age < max_age_ms:
+                return 0
+            count = sum(self._restore_block(block) for block in doc["blocks"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a saved window: {error!r}") from error
+        self._tick(now_ms)
+        return count
+
+    def _restore_block(self, doc: Mapping[str, Any]) -> int:
+        times = array("q", _words(doc["times"], "q"))
+        fresh: dict[int, Block] = {}
+        count = 0
+        for entry in doc["series"]:
+            key = tuple(sorted((str(k), str(v)) for k, v in entry["key"].items()))
+            values = array("d", _words(entry["values"], "d"))
+            if len(values) != len(times) or not times:
+                raise ValueError("not a saved window: columns of different length")
+            if key in self._series:
+                continue
+            series = self._claim(key, str(entry["owner"]), times[-1] + 1)
+            if series is None:
+                continue
+            keep = series.block.keep
+            series.block = fresh.setdefault(keep, Block(keep, times[:]))
+            series.block.members.append(series)
+            series.values = values
+            series.marks = tuple(at for at, value in enumerate(values) if is_stale(value))
+            series.block.marked |= bool(series.marks)
+            count += 1
+        return count
+
+    # Inside
+
+    def _learn(self, batch: Batch, ms: int) -> None:
+        """Write a batch series by series, end what it lacks, and remember its layout."""
+        owner = batch.collector
+        self._plans.pop(owner, None)
+        plan = _Plan(tuple(page.keys for page in batch.pages))
+        writes: dict[int, tuple[Series, float]] = {}
+        total, self.counts = self.counts, plan.refused
+        for page in batch.pages:
+            pushes: list[Any] = []
+            for key, value in zip(page.keys, page.values, strict=True):
+                series = self._claim(key, owner, ms)
+                if series is not None and series.number in writes:
+                    self.counts.out_of_order += 1
+                    series = None
+                if series is not None:
+                    writes[series.number] = (series, value)
+                pushes.append(_discard if series is None else series.values.append)
+            plan.pushes.append(pushes)
+        self.counts = total
+        self._count(plan.refused)
+        live = [series for series, value in writes.values() if not is_stale(value)]
+        for series in self._owned.get(owner, {}).values():
+            if series.number not in writes and not series.ended:
+                writes[series.number] = (series, STALE)
+        self._put(writes.values(), ms)
+        if len(live) == sum(push is not _discard for pushes in plan.pushes for push in pushes):
+            plan.blocks = list({id(s.block): s.block for s in live}.values())
+            self._plans[owner] = plan
+
+    def _count(self, refused: Counts) -> None:
+        counts = self.counts
+        counts.series_refused += refused.series_refused
+        counts.out_of_order += refused.out_of_order
+        counts.conflicts += refused.conflicts
+
+    def _claim(self, key: Labels, owner: str, ms: int) -> Series | None:
+        """The series of ``key`` if ``owner`` may write it at ``ms``; made if it is new."""
+        series = self._series.get(key)
+        if series is None:
+            return self._create(key, owner)
+        if series.owner != owner:
+            if not series.ended:
+                self.counts.conflicts += 1
+                return None
+            self._plans.pop(series.owner, None)
+            del self._owned[series.owner][series.number]
+            self._owned.setdefault(owner, {})[series.number] = series
+            series.owner = owner
+        times = series.block.times
+        if times and times[-1] >= ms:
+            self.counts.out_of_order += 1
+            return None
+        return series
+
+    def _create(self, key: Labels, owner: str) -> Series | None:
+        if len(self._series) >= self.max_series:
+            self.counts.series_refused += 1
+            return None
+        name = next((value for label, value in key if label == NAME), "")
+        self._number += 1
+        block = Block(self._keep_of(name), array("q"))
+        series = Series(key, name, self._number, owner, block)
+        block.members.append(series)
+        self._series[key] = series
+        self._names.setdefault(name, {})[series.number] = series
+        self._owned.setdefault(owner, {})[series.number] = series
+        self._changed([series])
+        return series
+
+    def _keep_of(self, name: str) -> int:
+        return max(self.retention_ms, self._keep.get(name, 0))
+
+    def _put(self, writes: Iterable[tuple[Series, float]], ms: int) -> None:
+        """Write values at one time, keeping together in blocks what is written together."""
+        groups: dict[int, list[tuple[Series, float]]] = {}
+        newborn: dict[int, Block] = {}
+        for series, value in writes:
+            if not series.block.times:  # new: joins the others that begin now
+                home = newborn.setdefault(series.block.keep, series.block)
+                if home is not series.block:
+                    series.block = home
+                    home.members.append(series)
+            groups.setdefault(id(series.block), []).append((series, value))
+        for group in groups.values():
+            block = group[0][0].block
+            if len(group) < len(block.members):
+                block = self._split(block, [series for series, _ in group])
+            self._write_block(block, group, ms)
+            ended = [series for series in block.members if series.ended]
+            if 0 < len(ended) < len(block.members):
+                self._split(block, ended)
+            self._trim(block, ms)
+
+    @staticmethod
+    def _write_block(block: Block, group: Iterable[tuple[Series, float]], ms: int) -> None:
+        block.times.append(ms)
+        for series, value in group:
+            series.values.append(value)
+            if value != value and is_stale(value):
+                series.mark()
+                block.marked = True
+
+    def _split(self, block: Block, leaving: list[Series], keep: int | None = None) -> Block:
+        for series in leaving:
+            self._plans.pop(series.owner, None)
+        self._changed(leaving)
+        return block.split(leaving, keep)
+
+    def _changed(self, moved: Iterable[Series]) -> None:
+        self._generation += 1
+        for name in {series.name for series in moved}:
+            self._generations[name] = self._generation
+
+    def _trim(self, block: Block, ms: int) -> None:
+        """Drop what is older than the block keeps, or more than a series may hold."""
+        times = block.times
+        if times[0] <= ms - block.keep - block.keep // _SLACK:
+            horizon = ms - block.keep
+            old = 0
+            while old < len(times) and times[old] <= horizon:
+                old += 1
+            block.drop(old)
+        if len(times) > self.max_points:
+            self.counts.points_cut += len(block.members) * (len(times) - self.max_points)
+            block.drop(len(times) - self.max_points)
+
+    def _tick(self, ms: int) -> None:
+        self.newest_ms = max(self.newest_ms, ms)
+        if ms >= self._next_sweep:
+            self._next_sweep = ms + self.retention_ms // _SWEEP
+            self._sweep(ms)
+
+    def _sweep(self, ms: int) -> None:
+        """Drop the series whose every sample is too old."""
+        blocks = {id(series.block): series.block for series in self._series.values()}
+        for block in blocks.values():
+            if block.times[-1] <= ms - block.keep:
+                self._changed(block.members)
+                for series in block.members:
+                    self._remove(series)
+
+    def _remove(self, series: Series) -> None:
+        self._plans.pop(series.owner, None)
+        del self._series[series.key]
+        for index, at in ((self._names, series.name), (self._owned, series.owner)):
+            del index[at][series.number]
+            if not index[at]:
+                del index[at]
+
+
+def _discard(_value: float) -> None:
+    """Takes the place of a refused series in a plan."""
+
+
+def _accepts(key: Labels, tests: list[tuple[str, Any]]) -> bool:
+    if not tests:
+        return True
+    labels = dict(key)
+    return all(test(labels.get(name, "")) for name, test in tests)
+
+
+def _text(column: array[Any]) -> str:
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return base64.b64encode(column).decode("ascii")
+
+
+def _words(text: str, kind: str) -> array[Any]:
+    column = array(kind)
+    column.frombytes(base64.b64decode(text, validate=True))
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
