@@ -12,7 +12,7 @@ from ..collectors import COLLECTORS, PER_SERVICE, collector_class
 from .config import CollectorSettings, Config, Service
 from .contracts import Collector
 from .discovery import Server, servers
-from .errors import ConfigError, Place, Problem
+from .errors import Place, Problem
 from .inventory import Info, resolve, visible
 from .model import Page, labelset
 from .system import System
@@ -28,20 +28,10 @@ def shipped_rules() -> list[Path]:
 
 
 def rule_files(config: Config) -> list[Path]:
-    """The rule files that the configuration names, patterns resolved; else the shipped ones.
-
-    Raises ConfigError for a pattern that matches no file.
-    """
+    """The rule files or patterns that the configuration names; else the shipped files."""
     if config.rules.files is None:
         return shipped_rules()
-    found: list[Path] = []
-    for pattern in config.rules.files:
-        matches = sorted(Path(pattern).parent.glob(Path(pattern).name))
-        if not matches:
-            hint = "name an existing rule file in rules.files"
-            raise ConfigError(Problem(Place(pattern), "no such rule file", hint))
-        found.extend(path for path in matches if path not in found)
-    return found
+    return [Path(pattern) for pattern in config.rules.files]
 
 
 def check_names(config: Config) -> list[Problem]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from .assembly import check_names, rule_files
 from .config import Config, load
-from .errors import ConfigError, Problem
-from .rulepack import load_rules
+from .errors import ConfigError, Place, Problem
+from .rulepack import Group
+from .rulepack import load as load_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +40,18 @@ def check_all(config_file: Path | None, rules: Sequence[Path]) -> Report:
         except ConfigError as error:
             problems += error.problems
         problems += [
-            Problem(type(p.place)(f"{config_file}: {p.place.file}"), p.message, p.hint)
+            Problem(Place(f"{config_file}: {p.place.file}"), p.message, p.hint)
             for p in check_names(config)
         ]
     files = list(rules)
     if config_file is not None or not rules:
-        try:
-            files = [*rule_files(config), *files]
-        except ConfigError as error:
-            problems += error.problems
-    loaded = load_rules(files, patterns=config.rules.groups)
-    problems += loaded.problems
-    return Report(
-        tuple(problems), len(loaded.groups), sum(len(group.rules) for group in loaded.groups)
-    )
+        files = [*rule_files(config), *files]
+    groups: tuple[Group, ...] = ()
+    try:
+        pack = load_rules(files, config.rules.groups)
+    except ConfigError as error:
+        problems += error.problems
+    else:
+        groups = pack.groups
+        problems += pack.warnings
+    return Report(tuple(problems), len(groups), sum(len(group.rules) for group in groups))

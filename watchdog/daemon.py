@@ -24,13 +24,14 @@ from .assembly import (
 from .config import Config, Service
 from .contracts import Collector
 from .engine import Engine, EngineSettings
-from .errors import ConfigError
+from .errors import ConfigError, Problem
 from .inventory import Info, infos
 from .journal import Journal, JournalError
 from .labeller import Labeller
 from .model import Alert, Batch, Decisions, Event, Inputs, Tick
 from .recording import Manifest, Recorder
-from .rulepack import Group, load_rules
+from .rulepack import Group
+from .rulepack import load as load_rules
 from .scheduler import Inbox, Scheduler
 from .schedules import Schedules
 from .system import System
@@ -72,17 +73,20 @@ class Loaded:
     groups: tuple[Group, ...]
     files: tuple[Path, ...]
     text: str = ""
+    warnings: tuple[Problem, ...] = ()
 
 
 def prepare(config: Config, text: str = "") -> Loaded:
     """Read the rule files of a configuration. Raises ConfigError with every error."""
     problems = check_names(config)
-    files = rule_files(config)
-    loaded = load_rules(files, patterns=config.rules.groups)
-    problems += [problem for problem in loaded.problems if problem.severity == "error"]
+    try:
+        pack = load_rules(rule_files(config), config.rules.groups)
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from error
     if problems:
         raise ConfigError(problems)
-    return Loaded(config, tuple(loaded.groups), tuple(files), text)
+    files = tuple(dict.fromkeys(Path(group.file) for group in pack.groups))
+    return Loaded(config, pack.groups, files, text, pack.warnings)
 
 
 def static_labels(config: Config, host: str) -> dict[str, str]:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from .engine import Engine, EngineSettings
-from .errors import ConfigError
 from .model import Tick
 from .recording import Recording
-from .rulepack import Group, load_rules
+from .rulepack import load as load_rules
 from .wire import decisions_doc, dumps, moment
 
 
@@ -36,19 +35,12 @@ def engine_of(recording: Recording, rules: Sequence[Path] | None = None) -> Engi
         urgent=tuple(manifest.urgent),
         labels=manifest.labels,
     )
-    engine = Engine(settings, _groups(rules or recording.rule_files, manifest.groups))
+    pack = load_rules(rules or recording.rule_files, manifest.groups)
+    engine = Engine(settings, pack.groups)
     state = recording.state
     if state is not None:
         engine.restore(state, manifest.started)
     return engine
-
-
-def _groups(files: Sequence[Path], patterns: Sequence[str]) -> Sequence[Group]:
-    loaded = load_rules(files, patterns=patterns)
-    errors = [problem for problem in loaded.problems if problem.severity == "error"]
-    if errors:
-        raise ConfigError(errors)
-    return loaded.groups
 
 
 def replay(
