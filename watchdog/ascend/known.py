@@ -74,6 +74,10 @@ class Known:
             "mapped": sorted(self.mapped),
         }
 
+    def refusing(self, query: str) -> Known:
+        """With a query that need not be asked again."""
+        return replace(self, refused=self.refused | {query})
+
     def with_answer(self, card: str, query: str, samples: Iterable[Sample] | None) -> Known:
         """With an answer put in place of the last one; None forgets that."""
         queries = dict(self.answers.get(card, {}))

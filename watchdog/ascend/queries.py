@@ -15,7 +15,6 @@ from .health import health_of
 from .identities import id_map
 from .known import Known
 from .readings import read_answer
-from .refusals import refuse
 from .table import Chip, Table
 
 MAX_TEXT = 4 * 1024 * 1024  # bytes; the table of 16 chips is below 10 KiB
@@ -26,7 +25,7 @@ def ask(system: System, command: tuple[str, ...], timeout: float) -> str:
     or killed, CommandTimeout when it did not end in ``timeout`` seconds."""
     done = system.runner.run(command, timeout=timeout, limit=MAX_TEXT)
     if done.code == 127:
-        raise NotSupported("npu-smi is not on this node")
+        raise NotSupported(f"{command[0]} is not on this node")
     if done.truncated or done.code < 0:
         raise SourceError(f"{' '.join(command)} was cut short")
     return done.text if done.text.strip() else done.stderr.decode("utf-8", "replace")
@@ -90,10 +89,9 @@ def with_answer(
     by_id = {(one.npu or 0, one.chip): name for one, name in cards.items()}
     try:
         text = ask(system, tuple(command), timeout)
-        refuse(text)
         return known.with_answer(cards[chip], query, read_answer(text, " ".join(command), by_id))
     except NotSupported:
-        return replace(known, refused=known.refused | {query})
+        return known.refusing(query)
     except SourceError:
         return known.with_answer(cards[chip], query, None)
 

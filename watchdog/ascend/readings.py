@@ -17,15 +17,20 @@ from .cards import MIB, VENDOR, Cards, Home, labels_of
 from .health import faults, health, memory_errors
 from .identities import board, listed, mapped, remapped, superpod, topology
 from .measures import values, watched
+from .refusals import refuse
 
 
 def read_answer(text: str, command: str | None = None, cards: Cards | None = None) -> list[Sample]:
     """Samples of one answer, each series once (the last one told).
 
-    Raises SourceError when it is no answer that is known, or nothing in it can be read.
+    Raises SourceError when it is no answer that is known, or nothing in it can be read; a refusal
+    as ``refuse`` does.
     """
     ask = asked(command)
-    kind = ask.kind or recognise(text)
+    shape = recognise(text)
+    if shape in {"", "help"}:  # answers have texts and words of their own, such as "not supported"
+        refuse(text)
+    kind = ask.kind or shape
     if kind not in _READERS:
         raise SourceError("not a readable output of npu-smi" if text.strip() else "empty output")
     found = {sample.key: sample for sample in _READERS[kind](text, ask, cards or {})}
