@@ -28,14 +28,14 @@ accelerator_performance_state           number of the P-state, 0 fastest
 accelerator_fan_ratio                   of nominal speed
 accelerator_ecc_errors_total            kind: correctable, uncorrectable; since driver load
 accelerator_ecc_lifetime_errors_total   kind; over the card's life
-accelerator_ecc_memory_errors_total     kind, memory: sram, dram, sram_parity, sram_secded; also
+accelerator_ecc_memory_errors_total     kind, memory: sram, dram; also
                                         accelerator_ecc_lifetime_memory_errors_total
 accelerator_ecc_enabled                 1 or 0; also accelerator_mig_enabled, _persistence_enabled
 accelerator_ecc_sram_threshold_exceeded 1 asks for field diagnostics
 accelerator_unrepairable_memory         1 or 0
 accelerator_repair_pending              part: channel, tpc
 accelerator_remapped_rows_total         kind; also _pending and _failed (1 or 0)
-accelerator_row_banks                   spare: max, high, partial, low, none
+accelerator_row_banks                   spare: low, none; none above 0: no spare rows are left
 accelerator_retired_pages_total         kind; also accelerator_retired_pages_pending
 accelerator_throttle_active             reason: sw_power_cap, hw_slowdown …; 1 or 0
 accelerator_throttle_seconds_total      reason; time spent so

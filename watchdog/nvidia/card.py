@@ -196,6 +196,11 @@ def _derived(card: Card, readings: _Readings, base: Labels) -> Iterator[Sample]:
             total = _ecc_total(readings, f"ecc.errors.{printed}.{counter}")
             if total is not None:
                 yield Sample(metric, total, _joined(base, (("kind", kind),)))
+            sram = _sram_split(readings, f"ecc.errors.{printed}.{counter}.sram")
+            if sram is not None:
+                extra = (("kind", kind), ("memory", "sram"))
+                parts = metric.replace("errors_total", "memory_errors_total")
+                yield Sample(parts, sram, _joined(base, extra))
     reset = _reset_required(card, readings)
     if reset is not None:
         yield Sample("accelerator_reset_required", reset, base)
@@ -236,6 +241,14 @@ def _ecc_total(readings: _Readings, base: str) -> float | None:
         return None
     parts = [values[name] for name in names if name in values]
     return sum(parts) if parts else None
+
+
+def _sram_split(readings: _Readings, base: str) -> float | None:
+    """The sum of both kinds of SRAM errors, where the tool prints them apart."""
+    values = readings.values
+    if base in values or f"{base}.parity" not in values or f"{base}.secded" not in values:
+        return None
+    return values[f"{base}.parity"] + values[f"{base}.secded"]
 
 
 def _health(card: Card, readings: _Readings) -> float | None:

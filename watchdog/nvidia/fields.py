@@ -60,8 +60,8 @@ def _ecc() -> dict[str, Field]:
             found[f"{base}.sram"] = _count(metric, kind=kind, memory="sram")
             found[f"{base}.dram"] = _count(metric, kind=kind, memory="dram")
             found[f"{base}.device_memory"] = _count()
-            found[f"{base}.sram.parity"] = _count(metric, kind=kind, memory="sram_parity")
-            found[f"{base}.sram.secded"] = _count(metric, kind=kind, memory="sram_secded")
+            found[f"{base}.sram.parity"] = _count()
+            found[f"{base}.sram.secded"] = _count()
     return found
 
 
@@ -145,7 +145,7 @@ FIELDS: dict[str, Field] = {
     **{f"clocks_event_reasons_counters.{reason}": _throttled(reason) for reason in REASONS},
     **{
         f"remapped_rows.histogram.{spare}": _count("accelerator_row_banks", spare=spare)
-        for spare in ("max", "high", "partial", "low", "none")
+        for spare in ("low", "none")
     },
 }
 """All readings with a figure. Texts (uuid, name, fabric.*, gpu_recovery_action …) are not here."""

@@ -17,8 +17,10 @@ MAX_LINES = 20_000
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GPU = re.compile(r"GPU ([0-9]+): (.*?) \(UUID: (\S+?)\)\s*\Z")
 _MIG = re.compile(r"\s+MIG (\S+)\s+Device\s+([0-9]+): \(UUID: (MIG-\S+?)\)\s*\Z")
-_LINK = re.compile(r"\s*Link ([0-9]+): (?:([0-9.]+) GB/s|<?(inactive)>?)\s*\Z", re.IGNORECASE)
-_LINK_ERRORS = re.compile(r"\s*Link ([0-9]+): (\S+(?: \S+)?) Errors?: ([0-9]+)\s*\Z")
+_LINK = re.compile(
+    r"\s*Link ([0-9]+): (?:([0-9]{1,6}(?:\.[0-9]{1,6})?) GB/s|<?(inactive)>?)\s*\Z", re.IGNORECASE
+)
+_LINK_ERRORS = re.compile(r"\s*Link ([0-9]+): (\S+(?: \S+)?) Errors?: ([0-9]{1,18})\s*\Z")
 GPU_LINE = re.compile(_GPU.pattern.replace(r"\Z", "$"), re.MULTILINE)
 _ALL_DOWN = re.compile(r"all links are inactive", re.IGNORECASE)
 _INSTANCE = re.compile(r"\| +([0-9]+) +MIG (\S+) +([0-9]+) +([0-9]+) +([0-9]+:[0-9]+) +\|\s*\Z")

@@ -141,15 +141,8 @@ _NAMES: dict[str, str] = {
         for word in ("total", "used", "free", "reserved")
     },
     **{
-        f"remapped rows/bank remap availability histogram/{word}": f"remapped_rows.histogram.{name}"
-        for word, name in (
-            ("max", "max"),
-            ("maximum", "max"),
-            ("high", "high"),
-            ("partial", "partial"),
-            ("low", "low"),
-            ("none", "none"),
-        )
+        f"remapped rows/bank remap availability histogram/{word}": f"remapped_rows.histogram.{word}"
+        for word in ("low", "none")
     },
 }
 """Path of labels in lower case -> reading."""

@@ -91,6 +91,7 @@ def bare(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=4096)
 def trouble(text: str) -> str:
     """Why a text is no value: ABSENT, ERROR, LOST, RESET, or "" when it may be one."""
     word = bare(text).lower()
