@@ -130,13 +130,16 @@ class TopK(VectorOp):
         self._sign = 1.0 if largest else -1.0
 
     def vector(self, now: int, context: Context) -> Columns:
-        """The elements taken. Raises EvaluationError when k does not fit an integer."""
+        """The elements taken. Raises EvaluationError when k is NaN or does not fit an integer."""
         wanted = self._param.number(now, context)
         labels, values = self._inner.vector(now, context)
-        if not labels or wanted < 1:
+        if wanted < 1:
             return EMPTY
-        if not wanted <= _LARGEST_INT:
-            raise EvaluationError(f"Scalar value {wanted} overflows int64")
+        if not wanted < _LARGEST_INT:
+            problem = "overflows int64" if wanted >= _LARGEST_INT else "is no number of elements"
+            raise EvaluationError(f"the first argument of topk and bottomk {problem}: {wanted}")
+        if not labels:
+            return EMPTY
         count = min(int(wanted), len(labels))
         self._groups.learn(labels)
         ranks = [self._sign * value for value in values]

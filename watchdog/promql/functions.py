@@ -68,23 +68,23 @@ class Each(VectorOp):
         """The mapped vector."""
         columns = self._inner.vector(now, context)
         if columns is not self._input:
-            names = self._names.renamed(columns[0], context)
+            names = self._names(columns[0])
             self._result = names, list(map(self._function, columns[1]))
             self._input = columns
         return self._result
 
 
 class Negated(VectorOp):
-    """``-v``: names go, and no two series may fall together over the whole evaluation."""
+    """``-v``: the names go."""
 
     def __init__(self, inner: VectorOp) -> None:
         self._inner = inner
-        self._names = Renaming(nameless, throughout=True)
+        self._names = Renaming(nameless)
 
     def vector(self, now: int, context: Context) -> Columns:
         """The vector with the other sign."""
         labels, values = self._inner.vector(now, context)
-        return self._names.renamed(labels, context), [-value for value in values]
+        return self._names(labels), [-value for value in values]
 
 
 class NegatedNumber(ScalarOp):
@@ -118,7 +118,7 @@ class Mapped(VectorOp):
         function = self._make([scalar.number(now, context) for scalar in self._scalars])
         if function is None:
             return EMPTY
-        return self._names.renamed(labels, context), list(map(function, values))
+        return self._names(labels), list(map(function, values))
 
 
 def clamp(limits: list[float]) -> Callable[[float], float] | None:
@@ -148,7 +148,7 @@ class Calendar(VectorOp):
         if self._inner is None:
             return ((),), [float(self._function(int(now / 1000)))]
         labels, values = self._inner.vector(now, context)
-        names = self._names.renamed(labels, context)
+        names = self._names(labels)
         return names, [float(self._function(dates.seconds(value))) for value in values]
 
 
@@ -162,7 +162,7 @@ class EvaluationTime(VectorOp):
     def vector(self, now: int, context: Context) -> Columns:
         """The evaluation time for each element."""
         labels, _ = self._inner.vector(now, context)
-        return self._names.renamed(labels, context), [now / 1000] * len(labels)
+        return self._names(labels), [now / 1000] * len(labels)
 
 
 class Sorted(VectorOp):

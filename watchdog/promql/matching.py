@@ -11,7 +11,7 @@ from ..model import NAME, Labels
 from . import gomath
 from .errors import EvaluationError
 from .nodes import Matching
-from .plan import Context, LabelMap, Renaming, ScalarOp, VectorOp, nameless, same_labels
+from .plan import Context, LabelMap, Renaming, ScalarOp, VectorOp, nameless, same_labels, unique
 from .relabel import with_label
 from .values import EMPTY, Columns
 
@@ -67,7 +67,7 @@ class WithNumber(VectorOp):
         columns = self._inner.vector(now, context)
         number = self._scalar.number(now, context)
         if columns is not self._input[0] or number is not self._input[1]:
-            names = self._names.renamed(columns[0], context)
+            names = self._names(columns[0])
             function = self._function
             if self._swapped:
                 values = [function(number, value) for value in columns[1]]
@@ -100,7 +100,7 @@ class ComparedWithNumber(VectorOp):
             test = self._test
             mask = [test(value, number) for value in values]
             if self._as_bool:
-                result = self._names.renamed(labels, context), [float(kept) for kept in mask]
+                result = self._names(labels), [float(kept) for kept in mask]
             elif True in mask:
                 result = tuple(compress(labels, mask)), list(compress(values, mask))
             else:
@@ -130,7 +130,8 @@ class Combined(VectorOp):
         self._right = right
         self._as_bool = as_bool
         self._swapped = matching.card == "one-to-many"
-        self._pairs = Pairs(matching, drops_name=as_bool or self._test is None, as_bool=as_bool)
+        filters = self._test is not None and not as_bool
+        self._pairs = Pairs(matching, filters=filters, drops_name=not filters)
         self._input: tuple[Columns, Columns] = (EMPTY, EMPTY)
         self._result: Columns = EMPTY
 
@@ -156,90 +157,80 @@ class Combined(VectorOp):
             lefts, rights = pairs.manys, pairs.ones
         a, b = left[1], right[1]
         if self._arithmetic is not None:
-            pairs.check()
             function = self._arithmetic
             return pairs.names, [function(a[i], b[j]) for i, j in zip(lefts, rights, strict=True)]
         assert self._test is not None
         test = self._test
         mask = [test(a[i], b[j]) for i, j in zip(lefts, rights, strict=True)]
         if self._as_bool:
-            pairs.check()
             return pairs.names, [float(kept) for kept in mask]
         if True not in mask:
             return EMPTY
-        pairs.check(mask)
-        return tuple(compress(pairs.names, mask)), [a[i] for i in compress(lefts, mask)]
+        names = tuple(compress(pairs.names, mask))
+        if not pairs.distinct:
+            unique(names)
+        return names, [a[i] for i in compress(lefts, mask)]
 
 
 class Pairs:
     """Which elements of the 'many' and the 'one' side match, worked out once per pair of columns.
 
-    One to one, the left side stands for 'many'.
+    One to one, the left side stands for 'many'. ``distinct``: no two results have one label set;
+    only a filter may still let pass what is not.
     """
 
-    def __init__(self, matching: Matching, *, drops_name: bool, as_bool: bool) -> None:
+    def __init__(self, matching: Matching, *, filters: bool, drops_name: bool) -> None:
         self._signature = (LabelMap(signature(matching)), LabelMap(signature(matching)))
         self._matching = matching
+        self._filters = filters
         self._drops_name = drops_name
-        self._as_bool = as_bool
         self._labels: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
-        self._signatures: list[Labels] = []
-        self._ambiguous = False
         self.manys: list[int] = []
         self.ones: list[int] = []
         self.names: tuple[Labels, ...] = ()
+        self.distinct = True
 
     def learn(self, many: tuple[Labels, ...], one: tuple[Labels, ...]) -> None:
-        """Match these columns. Raises EvaluationError when the 'one' side is not unique."""
+        """Match these columns. Raises EvaluationError when the 'one' side is not unique, when
+        several match one to one, or when results fall together."""
         if many is self._labels[0] and one is self._labels[1]:
             return
-        by_signature: dict[Labels, int] = {}
+        ones: dict[Labels, int] = {}
         for at, sign in enumerate(self._signature[1](one)):
-            if by_signature.setdefault(sign, at) != at:
-                raise self._duplicate(sign, one[at], one[by_signature[sign]])
-        self.manys, self.ones, self._signatures = [], [], []
-        for at, sign in enumerate(self._signature[0](many)):
-            if sign in by_signature:
-                self.manys.append(at)
-                self.ones.append(by_signature[sign])
-                self._signatures.append(sign)
-        self.names = tuple(
-            self._name(many[i], one[j]) for i, j in zip(self.manys, self.ones, strict=True)
-        )
-        simple = self._matching.card == "one-to-one"
-        distinct = set(self._signatures if simple else self.names)
-        self._ambiguous = len(distinct) != len(self.names)
+            if ones.setdefault(sign, at) != at:
+                raise self._duplicate(sign, one[at], one[ones[sign]])
+        found = [
+            (sign, at, ones[sign])
+            for at, sign in enumerate(self._signature[0](many))
+            if sign in ones
+        ]
+        self.manys = [at for _, at, _ in found]
+        self.ones = [at for _, _, at in found]
+        self.names = tuple([self._name(many[i], one[j]) for _, i, j in found])
+        self._refuse([sign for sign, _, _ in found])
         self._labels = (many, one)
 
-    def check(self, mask: list[bool] | None = None) -> None:
-        """Raise EvaluationError when results (those of the mask) fall together."""
-        if not self._ambiguous:
+    def _refuse(self, signatures: list[Labels]) -> None:
+        """Raise for several matches of one signature, and for equal results."""
+        one_to_one = self._matching.card == "one-to-one"
+        if one_to_one and len(set(signatures)) != len(signatures):
+            raise EvaluationError(
+                "multiple matches for labels: many-to-one matching must be explicit "
+                "(group_left/group_right)"
+            )
+        self.distinct = len(set(self.names)) == len(self.names)
+        if self.distinct:
             return
-        simple = self._matching.card == "one-to-one"
-        seen: set[tuple[Labels, ...]] = set()
-        names: set[Labels] = set()
-        fall_together = False
-        kept = mask or [True] * len(self.names)
-        for sign, name in compress(zip(self._signatures, self.names, strict=True), kept):
-            key = (sign,) if simple else (sign, name)
-            if key in seen:
-                raise EvaluationError(
-                    "multiple matches for labels: "
-                    + (
-                        "many-to-one matching must be explicit (group_left/group_right)"
-                        if simple
-                        else "grouping labels must ensure unique matches"
-                    )
-                )
-            seen.add(key)
-            fall_together |= name in names
-            names.add(name)
-        if fall_together:
+        if len(set(zip(signatures, self.names, strict=True))) != len(self.names):
+            raise EvaluationError(
+                "multiple matches for labels: grouping labels must ensure unique matches"
+            )
+        if not self._filters:
             raise same_labels()
 
     def _name(self, many: Labels, one: Labels) -> Labels:
         matching = self._matching
-        labels = nameless(many) if self._drops_name and not self._as_bool else many
+        labels = nameless(many) if self._drops_name else many
         if matching.card == "one-to-one":
             if matching.on:
                 labels = tuple(pair for pair in labels if pair[0] in matching.labels)
@@ -249,7 +240,7 @@ class Pairs:
             values = dict(one)
             for name in matching.include:
                 labels = with_label(labels, name, values.get(name, ""))
-        return nameless(labels) if self._as_bool else labels
+        return labels
 
     def _duplicate(self, sign: Labels, new: Labels, old: Labels) -> EvaluationError:
         side = "left" if self._matching.card == "one-to-many" else "right"

@@ -134,28 +134,18 @@ class LabelMap(Generic[T]):
 
 
 class Renaming(LabelMap[Labels]):
-    """Gives each element another label set, and refuses two elements with the same one.
+    """Gives each element another label set, and refuses two elements with the same one."""
 
-    ``throughout``: no two series may get one label set at any moments of a context, not just at the
-    same moment (Prometheus checks some operations over the whole query).
-    """
-
-    def __init__(self, derive: Callable[[Labels], Labels], *, throughout: bool = False) -> None:
+    def __init__(self, derive: Callable[[Labels], Labels]) -> None:
         super().__init__(derive)
-        self._throughout = throughout
         self._checked: tuple[Labels, ...] | None = None
 
-    def renamed(self, labels: tuple[Labels, ...], context: Context) -> tuple[Labels, ...]:
+    def __call__(self, labels: tuple[Labels, ...]) -> tuple[Labels, ...]:
         """The new label sets. Raises EvaluationError when two are the same."""
-        names = self(labels)
+        names = super().__call__(labels)
         if names is not self._checked:
             unique(names)
             self._checked = names
-        if self._throughout and context.many:
-            seen = context.memo.setdefault(self, {})
-            for old, new in zip(labels, names, strict=True):
-                if seen.setdefault(new, old) != old:
-                    raise same_labels()
         return names
 
 

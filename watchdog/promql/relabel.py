@@ -25,7 +25,7 @@ class Relabelled(VectorOp):
     def vector(self, now: int, context: Context) -> Columns:
         """The same values under the new label sets."""
         labels, values = self._inner.vector(now, context)
-        return self._names.renamed(labels, context), values
+        return self._names(labels), values
 
 
 def replace(inner: VectorOp, target: str, template: str, source: str, pattern: str) -> VectorOp:
@@ -43,7 +43,7 @@ def replace(inner: VectorOp, target: str, template: str, source: str, pattern: s
         found = match(dict(labels).get(source, ""))
         return labels if found is None else with_label(labels, target, expand(template, found))
 
-    return Relabelled(inner, Renaming(derive, throughout=True))
+    return Relabelled(inner, Renaming(derive))
 
 
 def join(inner: VectorOp, target: str, separator: str, sources: list[str]) -> VectorOp:
@@ -60,7 +60,7 @@ def join(inner: VectorOp, target: str, separator: str, sources: list[str]) -> Ve
             labels, target, separator.join(values.get(source, "") for source in sources)
         )
 
-    return Relabelled(inner, Renaming(derive, throughout=True))
+    return Relabelled(inner, Renaming(derive))
 
 
 def with_label(labels: Labels, name: str, value: str) -> Labels:

@@ -68,7 +68,7 @@ class Timestamp(VectorOp):
         found = [
             (each, ms / 1000) for each, ms in zip(labels, times, strict=True) if ms is not None
         ]
-        names = self._names.renamed(tuple(each for each, _ in found), context)
+        names = self._names(tuple(each for each, _ in found))
         return names, [seconds for _, seconds in found]
 
 
@@ -163,7 +163,7 @@ class RangeCall(VectorOp):
         self._source = source
         self._param = param
         self._slider = slider
-        self._names = None if keeps_name else Renaming(nameless, throughout=True)
+        self._names = None if keeps_name else Renaming(nameless)
         self._last: Columns = EMPTY
         self._result: Columns = EMPTY
 
@@ -178,7 +178,7 @@ class RangeCall(VectorOp):
             columns = self._computed(frame, self._source.samples(now, context))
         if self._names is None or not columns[0]:
             return columns
-        names = self._names.renamed(columns[0], context)
+        names = self._names(columns[0])
         if columns is not self._last:
             self._last, self._result = columns, (names, columns[1])
         return self._result
