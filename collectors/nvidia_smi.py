@@ -63,12 +63,15 @@ from typing import Any, ClassVar
 from ..watchdog.contracts import Yield
 from ..watchdog.errors import NoData, SourceError
 from ..watchdog.model import Checkpoint, Event, Page, Sample
-from ..watchdog.nvidia import messages, outputs, xml_log
+from ..watchdog.nvidia import links, messages, outputs, xml_log
 from ..watchdog.nvidia.card import Card, labels_of, samples
 from ..watchdog.nvidia.inventory import gpus_of_driver, handed_away
 from ..watchdog.system import Finished, System
 
 QUERY = ("nvidia-smi", "-q", "-x")
+LIST = ("nvidia-smi", "-L")
+LINKS = ("nvidia-smi", "nvlink", "-s")
+TOPOLOGY = ("nvidia-smi", "topo", "-m")
 MAX_SINGLE_QUERIES = 32  # one by one after one card has stopped the whole query
 
 
@@ -129,7 +132,7 @@ class NvidiaSmi:
         seen: Mapping[str, Any],
         corrupt: Iterable[str],
     ) -> Iterator[Yield]:
-        yield from outputs.report(log)
+        yield from outputs.report(_with_uuids(system, deadline, log))
         for name in corrupt:
             yield Sample("accelerator_inforom_valid", 0.0, labels_of(name))
         listed = {card.name for card in log.cards}
@@ -141,6 +144,61 @@ class NvidiaSmi:
         known = {**seen, **{card.name: _identity(card) for card in log.cards}}
         if known != seen:
             yield Checkpoint({"cards": known})
+
+
+@dataclass(frozen=True)
+class NvidiaLinks:
+    """How the node's GPUs are joined: NVLinks up or down, the way between two cards, NUMA nodes.
+
+    It runs beside NvidiaSmi and more seldom; which card a number means it learns from the cards
+    that NvidiaSmi has seen. ``interval`` and ``timeout`` are seconds.
+
+    accelerator_link_up (link: number; 1 or 0), accelerator_link_bandwidth_bytes_per_second,
+    accelerator_links_active (how many are up), accelerator_topology_link (1; peer: card or network
+    card, link: NV12, PIX, SYS …), accelerator_numa_node, accelerator_cpu_affinity (1; cpus).
+    """
+
+    interval: float = 60.0
+    timeout: float = 20.0
+
+    name: ClassVar[str] = "nvidia_smi"
+
+    @property
+    def instance(self) -> str:
+        """Its series are not those of NvidiaSmi."""
+        return "nvidia_smi/links"
+
+    @property
+    def scope(self) -> Mapping[str, str]:
+        """No labels besides those on the samples."""
+        return {}
+
+    def collect(self, system: System) -> Iterable[Yield]:
+        """Read links and topology. Raises NoData where the GPUs have neither."""
+        cards = _places(_seen(system.checkpoints.get(NvidiaSmi.name)))
+        deadline = system.clock.mono() + self.timeout
+        found: list[Sample] = []
+        for command, parse in ((LINKS, links.nvlinks), (TOPOLOGY, links.matrix)):
+            left = max(deadline - system.clock.mono(), 0.1)
+            answer = system.runner.run(command, timeout=left)
+            if answer.code == 0 and not answer.truncated and not messages.failure(answer.text):
+                found += [s for s in parse(answer.text, cards) if s.name not in _NOT_LINKS]
+        if not found:
+            raise NoData("nvidia-smi: neither NVLinks nor a topology are told")
+        return found
+
+
+_NOT_LINKS = ("accelerator_info", "accelerator_present")  # NvidiaSmi says them
+
+
+def _places(seen: Mapping[str, Any]) -> dict[str, str]:
+    """Card name by uuid and by the tool's number."""
+    found = {}
+    for name, identity in seen.items():
+        for key in ("uuid", "index"):
+            if isinstance(identity, Mapping) and identity.get(key):
+                found[str(identity[key])] = name
+    return found
 
 
 def _read(answer: Finished) -> xml_log.Log | None:
@@ -169,6 +227,25 @@ def _why(answer: Finished, text: str) -> str:
 def _seen(doc: Mapping[str, Any] | None) -> dict[str, Any]:
     cards = (doc or {}).get("cards")
     return dict(cards) if isinstance(cards, Mapping) else {}
+
+
+def _with_uuids(system: System, deadline: float, log: xml_log.Log) -> xml_log.Log:
+    """The log with its MIG instances named as ``-L`` names them; -q -x lacks their uuids.
+
+    Where the list fails the instances are left out: a made-up name would be another card.
+    """
+    if not any(item for card in log.cards for item in card.instances if not item.uuid):
+        return log
+    left = max(deadline - system.clock.mono(), 0.1)
+    answer = system.runner.run(LIST, timeout=left)
+    named = links.mig_uuids(answer.text) if answer.code == 0 else {}
+    return replace(log, cards=tuple(_renamed(card, named) for card in log.cards))
+
+
+def _renamed(card: Card, named: Mapping[tuple[str, str], str]) -> Card:
+    uuid = card.fields.get("uuid", "")
+    found = [(item, item.uuid or named.get((uuid, item.index), "")) for item in card.instances]
+    return replace(card, instances=tuple(replace(item, uuid=name) for item, name in found if name))
 
 
 def _identity(card: Card) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.system import VirtualClock, fake_system
-from vllm_watchdog.collectors.nvidia_smi import NvidiaSmi, capture
+from vllm_watchdog.collectors.nvidia_smi import NvidiaLinks, NvidiaSmi, capture
 from vllm_watchdog.watchdog.errors import CommandTimeout, NoData, NotSupported, SourceError
 from vllm_watchdog.watchdog.model import Checkpoint, Sample
 from vllm_watchdog.watchdog.system import Finished, System
@@ -489,3 +489,78 @@ def test_a_gpu_without_driver_counts_only_if_it_was_seen(tmp_path: Path) -> None
 
     assert values(fresh, "accelerator_present", C) == []
     assert values(known, "accelerator_present", C) == [0.0]
+
+
+MIG = TWO.replace("<current_mig>Disabled", "<current_mig>Enabled", 1).replace(
+    "\t\t\tNone\n",
+    "<mig_device><index>0</index><gpu_instance_id>3</gpu_instance_id><compute_instance_id>0"
+    "</compute_instance_id><fb_memory_usage><total>19968 MiB</total><used>12 MiB</used>"
+    "</fb_memory_usage></mig_device>",
+    1,
+)
+MIG_LIST = """GPU 0: NVIDIA Test 40GB (UUID: GPU-00000000-aaaa-bbbb-cccc-000000000000)
+  MIG 3g.20gb     Device  0: (UUID: MIG-12345678-aaaa-bbbb-cccc-000000000009)
+"""
+
+
+def test_a_mig_instance_bears_its_own_uuid() -> None:
+    found = list(NvidiaSmi().collect(system_of(MIG, **{"nvidia-smi -L": MIG_LIST})))
+
+    name = "MIG-12345678-aaaa-bbbb-cccc-000000000009"
+    assert values(found, "accelerator_memory_used_bytes", name) == [12 * MIB]
+    assert values(found, "accelerator_info", name, parent=A) == [1.0]
+
+
+def test_an_instance_whose_uuid_cannot_be_had_is_left_out() -> None:
+    found = list(NvidiaSmi().collect(system_of(MIG, **{"nvidia-smi -L": Finished(255, b"")})))
+
+    assert values(found, "accelerator_memory_used_bytes", A) == [30000 * MIB]
+    assert "MIG-" not in str(found)
+
+
+NVLINKS = """GPU 0: NVIDIA Test 40GB (UUID: GPU-00000000-aaaa-bbbb-cccc-000000000000)
+\t Link 0: 26.5 GB/s
+\t Link 1: <inactive>
+"""
+TOPOLOGY = (
+    "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+    "GPU0\t X \tNV18\tPIX\t0-31,64-95\t0\t\tN/A\n"
+    "GPU1\tNV18\t X \tSYS\t\t1\t\tN/A\n"
+    "NIC0\tPIX\tSYS\t X \t\t\t\n\nNIC Legend:\n\n  NIC0: mlx5_2\n"
+)
+
+
+def links_of(**answers: Any) -> System:
+    commands = {"nvidia-smi nvlink -s": NVLINKS, "nvidia-smi topo -m": TOPOLOGY, **answers}
+    system = fake_system(commands)
+    uuid = "GPU-00000000-aaaa-bbbb-cccc-000000000000"
+    seen = {A: {"uuid": uuid, "index": "0"}, C: {"uuid": "", "index": "1"}}
+    system.checkpoints.put("nvidia_smi", {"cards": seen})
+    return system
+
+
+def test_links_and_topology_bear_the_names_of_the_cards_seen() -> None:
+    found = list(NvidiaLinks().collect(links_of()))
+
+    assert values(found, "accelerator_link_up", A, link="0") == [1.0]
+    assert values(found, "accelerator_link_up", A, link="1") == [0.0]
+    assert values(found, "accelerator_links_active", A) == [1.0]
+    assert values(found, "accelerator_topology_link", A, peer=C, link="NV18") == [1.0]
+    assert values(found, "accelerator_topology_link", C, peer="mlx5_2", link="SYS") == [1.0]
+    assert values(found, "accelerator_numa_node", C) == [1.0]
+    assert values(found, "accelerator_cpu_affinity", C) == []
+    assert values(found, "accelerator_present", A) == []
+
+
+def test_a_node_that_tells_neither_links_nor_topology_has_no_data() -> None:
+    refused = Finished(255, b"ERROR: Option -m is missing its value.\n")
+    system = links_of(**{"nvidia-smi nvlink -s": refused, "nvidia-smi topo -m": refused})
+
+    with pytest.raises(NoData):
+        list(NvidiaLinks().collect(system))
+
+
+def test_a_garbled_link_speed_is_no_link() -> None:
+    text = NVLINKS.replace("26.5 GB/s", "26.5.1 GB/s")
+
+    assert values(capture(text.encode()), "accelerator_link_up", "gpu0", link="0") == []

@@ -266,17 +266,26 @@ def _root(body: bytes) -> ET.Element:
     """The root element: of the log without its indentation (each blank costs the parser time),
     else as it was printed, else with process names mended.
     """
-    at = body.find(b"<nvidia_smi_log")
-    for attempt in (_squeezed, bytes, _mended):
-        try:
-            return ET.fromstring(attempt(body[at:] if attempt is _squeezed else body))  # noqa: S314
-        except (ET.ParseError, ValueError, LookupError) as error:
-            why = str(error)
-    raise SourceError(f"nvidia-smi: the XML log cannot be read: {why}")
+    for attempt in (_squeezed(body), body):
+        root = _element(attempt)
+        if isinstance(root, ET.Element):
+            return root
+    root = _element(_mended(body))
+    if isinstance(root, ET.Element):
+        return root
+    raise SourceError(f"nvidia-smi: the XML log cannot be read: {root}")
+
+
+def _element(body: bytes) -> ET.Element | str:
+    """The root element, or why there is none."""
+    try:
+        return ET.fromstring(body)  # noqa: S314 - no entity declarations are left in it
+    except (ET.ParseError, ValueError, LookupError) as error:
+        return str(error)
 
 
 def _squeezed(body: bytes) -> bytes:
-    return body.translate(None, b"\t\r\n")
+    return body[body.find(b"<nvidia_smi_log") :].translate(None, b"\t\r\n")
 
 
 def _mended(body: bytes) -> bytes:
