@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from .api import OutletFigures
 from .assembly import (
     check_names,
     discovered,
@@ -28,7 +26,8 @@ from .errors import ConfigError, Problem
 from .inventory import Info, infos
 from .journal import Journal, JournalError
 from .labeller import Labeller
-from .model import Alert, Batch, Decisions, Event, Inputs, Tick
+from .model import Batch, Decisions, Event, Inputs, Tick
+from .outlets import Outlet
 from .recording import Manifest, Recorder
 from .rulepack import Group
 from .rulepack import load as load_rules
@@ -45,24 +44,6 @@ JOURNAL_BYTES = 512 * 1024 * 1024
 JOURNAL_AGE = 14 * 86400.0
 
 Log = Callable[..., object]
-
-
-class Outlet(Protocol):
-    """Somebody who is told. Nothing here may block: an outlet works on a thread of its own."""
-
-    name: str
-
-    def offer(self, alerts: Sequence[Alert], now: float) -> None:
-        """The alerts as of this tick; ``now`` is real Unix time."""
-        ...
-
-    def figures(self) -> OutletFigures:
-        """How the outlet stands."""
-        ...
-
-    def stop(self, timeout: float) -> None:
-        """End within ``timeout`` seconds."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +123,15 @@ class Daemon:
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            self._tell("state_unusable", f"{path} cannot be used: {error}; starting without it")
+            self._tell(
+                "state_unusable", f"{path} cannot be used: {error}; starting without it", "warning"
+            )
             return
-        if isinstance(doc, dict):
+        try:
             with self.lock:
                 self.engine.restore(doc, self.system.clock.wall())
+        except (ValueError, KeyError, TypeError) as error:
+            self._tell("state_unusable", f"{path} is not of this version: {error}", "warning")
 
     def open(self, journal: Journal) -> None:
         """Journal from now on, and let log collectors go on where they stood."""
@@ -210,6 +195,7 @@ class Daemon:
             settings.urgent,
             dict(settings.labels),
             tuple(names),
+            dict(settings.external_labels),
         )
         files = [
             (name, path.read_bytes()) for name, path in zip(names, self.loaded.files, strict=True)
@@ -398,4 +384,10 @@ _INFO = ("__name__", "accelerator_info")
 
 
 def _settings(config: Config, labels: Mapping[str, str]) -> EngineSettings:
-    return EngineSettings(config.interval, config.rules.stale_after, config.rules.urgent, labels)
+    return EngineSettings(
+        config.interval,
+        config.rules.stale_after,
+        config.rules.urgent,
+        labels,
+        config.external_labels,
+    )

@@ -26,7 +26,7 @@ from .model import (
     labelset,
 )
 from .rulepack import Group
-from .rules import RuleEngine
+from .rules import RuleEngine, RuleError, Settings
 from .window import Window
 from .wire import moment, number
 
@@ -39,6 +39,7 @@ class EngineSettings:
     stale_after: float = 300.0
     urgent: tuple[str, ...] = ("hardware", "serving")
     labels: Mapping[str, str] = field(default_factory=dict)
+    external_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -99,9 +100,7 @@ class Engine:
 
     def replace_rules(self, groups: Sequence[Group]) -> None:
         """Judge by other rules from now on; the state of rules that did not change is kept."""
-        kept = self.rules.dump()
-        self.rules = self._rule_engine(groups)
-        self.rules.restore(kept, self.ms / 1000)
+        self.rules.replace(groups, self.ms)
 
     def dump(self) -> dict[str, Any]:
         """State that outlives the process, as JSON: window, alert states, failing collectors."""
@@ -114,16 +113,19 @@ class Engine:
     def restore(self, doc: Mapping[str, Any], now: float) -> None:
         """Take up saved state; what is older than the window's age limit is not used.
 
-        ``now`` is Unix seconds. Documents that this version cannot read are left out.
+        ``now`` is Unix seconds. Raises ValueError or KeyError for a document that is not ours.
         """
-        self.window.restore(doc.get("window", {}), round(now * 1000))
-        self.rules.restore(doc.get("alerts", {}), now)
-        self._failing = {name: labelset(scope) for name, scope in doc.get("failing", {}).items()}
+        ms = round(now * 1000)
+        self.window.restore(doc["window"], ms)
+        self.rules.restore(doc["alerts"], ms)
+        self._failing = {name: labelset(scope) for name, scope in doc["failing"].items()}
 
     def _rule_engine(self, groups: Sequence[Group]) -> RuleEngine:
         settings = self.settings
         return RuleEngine(
-            groups, self.window, interval=settings.interval, stale_after=settings.stale_after
+            groups,
+            self.window,
+            Settings(settings.interval, settings.stale_after, labelset(settings.external_labels)),
         )
 
     def _take(self, tick: Tick, batch: Batch) -> Iterable[Event]:
@@ -185,7 +187,7 @@ def _collector_events(
         yield Event("collector_recovered", f"{batch.collector} works again", labels)
 
 
-def _rule_event(problem: Any) -> Event:
+def _rule_event(problem: RuleError) -> Event:
     return Event("rule_failed", str(problem), severity="warning")
 
 

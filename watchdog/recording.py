@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -34,6 +34,7 @@ class Manifest:
     urgent: tuple[str, ...]
     labels: Mapping[str, str]
     rules: tuple[str, ...]
+    external_labels: Mapping[str, str] = field(default_factory=dict)
     format: int = FORMAT
 
 
@@ -184,6 +185,7 @@ def _manifest(doc: Mapping[str, Any], folder: Path) -> Manifest:
             tuple(doc["urgent"]),
             dict(doc["labels"]),
             tuple(doc["rules"]),
+            dict(doc["external_labels"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         place = Place(str(folder / "manifest.json"))

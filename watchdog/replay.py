@@ -34,6 +34,7 @@ def engine_of(recording: Recording, rules: Sequence[Path] | None = None) -> Engi
         stale_after=manifest.stale_after,
         urgent=tuple(manifest.urgent),
         labels=manifest.labels,
+        external_labels=manifest.external_labels,
     )
     pack = load_rules(rules or recording.rule_files, manifest.groups)
     engine = Engine(settings, pack.groups)

@@ -113,6 +113,7 @@ class Service:
         self.daemon.open(journal)
         self.daemon.restore(folder)
         self.daemon.outlets += make_outlets(self.daemon, config)
+        self._server.start()
 
     def _listen(self) -> Server:
         config = self.daemon.loaded.config

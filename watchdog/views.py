@@ -38,7 +38,7 @@ class DaemonViews:
             alerts = Counter((alert.name, str(alert.state)) for alert in engine.alerts())
             counts = engine.window.counts
             dropped = counts.series_refused + counts.points_cut + counts.out_of_order
-            missed, failed = engine.rules.missed, engine.rules.failures
+            counters = engine.rules.counters
             size = len(engine.window)
         journal = daemon.journal
         return Snapshot(
@@ -52,8 +52,8 @@ class DaemonViews:
             ticks=engine.ticks,
             ticks_late=daemon.missed_ticks,
             tick_duration=daemon.last_duration,
-            rule_failures=failed,
-            rules_missed=missed,
+            rule_failures=sum(counters.failures.values()),
+            rules_missed=sum(counters.missed.values()),
             window_series=size,
             window_points_dropped=dropped,
             journal_events=journal.written if journal else 0,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import ConfigError, WatchdogError
 
@@ -18,29 +19,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
 
 
-def run(argv: Sequence[str]) -> int:  # noqa: PLR0911 (one return per way to end)
+def run(argv: Sequence[str]) -> int:
     """Run one command and return its exit status; messages for a person go to standard error."""
-    from click import exceptions as click
-    from typer import Exit
+    import typer
     from typer.main import get_command
 
     from .app import app
 
+    usage_error: Any = typer.BadParameter.__mro__[1]  # click's own, wherever typer carries it
     try:
         result = get_command(app).main(
             args=list(argv), prog_name="vllm-watchdog", standalone_mode=False
         )
-    except Exit as end:
+    except typer.Exit as end:
         return end.exit_code
-    except click.Exit as end:
-        return int(end.exit_code)
-    except click.UsageError as error:
+    except typer.Abort:
+        return 130
+    except usage_error as error:
         error.show()
         return 2
-    except click.ClickException as error:
-        return _complain(error.format_message())
-    except click.Abort:
-        return 130
     except ConfigError as error:
         return _complain(*(str(problem) for problem in error.problems))
     except WatchdogError as error:

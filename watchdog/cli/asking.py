@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from ..errors import ConfigError, HttpError, Place, Problem
+from ..errors import ConfigError, HttpError, Place, Problem, WatchdogError
 from ..system import RealHttp
 from .output import AsJson, print_json, print_table
 
@@ -148,6 +148,5 @@ def _ask(url: str, path: str) -> Any:
         raise ConfigError(Problem(Place(base), text, "check --url")) from error
     if response.status != 200 or not isinstance(doc, dict | list):
         message = doc.get("error", "") if isinstance(doc, dict) else ""
-        place = Place("query" if "/query" in path else base)
-        raise ConfigError(Problem(place, message or f"HTTP {response.status}"))
+        raise WatchdogError(message or f"{base}: HTTP {response.status}")
     return doc["data"] if isinstance(doc, dict) and "data" in doc else doc
