@@ -13,13 +13,22 @@ from dataclasses import dataclass
 from .builtins import BUILTINS
 from .check import Remark, remarks
 from .execute import execute
-from .functions import NAMES, Context, Query, functions
+from .functions import NAMES, Context, Query, functions, parse_duration
 from .parser import parse
 from .signature import CallError
 from .tree import Node, TemplateError, Text
 from .values import AlertData, LabelMap
 
-__all__ = ["CallError", "Context", "Query", "Remark", "Template", "TemplateError", "parse_template"]
+__all__ = [
+    "CallError",
+    "Context",
+    "Query",
+    "Remark",
+    "Template",
+    "TemplateError",
+    "parse_duration",
+    "parse_template",
+]
 
 # The variables of an alert are declared by text that stands before the annotation's own, as
 # Prometheus does it; the columns in its error messages count that text.
@@ -40,6 +49,11 @@ class Template:
     constant: bool
     queries: tuple[str, ...] = ()
     asks: bool = False  # whether it calls query
+
+    @classmethod
+    def plain(cls, text: str) -> Template:
+        """A text that is never expanded, whatever is in it."""
+        return cls(text, "", (Text(0, text),), constant=True)
 
     def expand(self, labels: Mapping[str, str], value: float, context: Context) -> str:
         """Return the text for one alert; an error while expanding becomes the text, as there."""
