@@ -1,4 +1,4 @@
-"""How the parts of a daemon stand, in plain numbers: what the exporter, the page and status show."""
+"""How the parts of a daemon stand, in plain numbers for the exporter, the page and status."""
 
 from __future__ import annotations
 

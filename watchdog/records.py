@@ -15,6 +15,7 @@ from .model import Event, StoredEvent, Tick
 MESSAGE = 8192  # characters kept of a message
 LABEL = 1024  # characters kept of a label's value
 FIELDS = 65536  # characters kept of an event's fields as JSON
+YEAR_9999 = 253_370_764_800.0  # Unix seconds; no calendar goes further
 DEPTH = 8  # levels kept of an event's fields
 
 
@@ -26,7 +27,7 @@ def stored(event: Event, seq: int, name: str, tick: Tick) -> StoredEvent:
     return StoredEvent(
         seq,
         name,
-        tick.wall if event.time is None else event.time,
+        _time(event.time, tick.wall),
         tick.wall,
         _text(event.kind),
         _text(event.severity),
@@ -34,6 +35,11 @@ def stored(event: Event, seq: int, name: str, tick: Tick) -> StoredEvent:
         compact({_text(name): _text(value[:LABEL]) for name, value in event.labels}),
         fields,
     )
+
+
+def _time(given: float | None, recorded: float) -> float:
+    """The source's own time where it has one that a calendar holds."""
+    return given if given is not None and 0 <= given < YEAR_9999 else recorded
 
 
 def row(event: StoredEvent) -> tuple[Any, ...]:
