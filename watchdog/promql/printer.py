@@ -48,7 +48,7 @@ def render(node: Node) -> str:
 
 def _pieces(node: Node) -> list[_Piece]:
     if isinstance(node, Binary):
-        return [node.left, f" {node.op}{_modifiers(node)} ", node.right]
+        return [_left(node), f" {node.op}{_modifiers(node)} ", node.right]
     if isinstance(node, Call):
         return [f"{node.name}(", *_listed(node.args), ")"]
     if isinstance(node, Aggregate):
@@ -63,6 +63,15 @@ def _pieces(node: Node) -> list[_Piece]:
         suffix = f"[{duration_text(node.range)}:{step}]"
         return [node.expr, suffix + _moment(node.at, node.offset)]
     return [_leaf(node)]
+
+
+def _left(node: Binary) -> _Piece:
+    """The left side; a number before ``^`` has no sign, which would bind less tightly."""
+    left = node.left
+    if node.op != "^" or not isinstance(left, Number):
+        return left
+    text = _number(left)
+    return f"({text})" if text.startswith("-") else text.removeprefix("+")
 
 
 def _leaf(node: Node) -> str:
