@@ -61,17 +61,17 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..watchdog.contracts import Yield
-from ..watchdog.errors import NoData, SourceError
+from ..watchdog.errors import CommandTimeout, NoData, SourceError
 from ..watchdog.model import Checkpoint, Event, Page, Sample
 from ..watchdog.nvidia import links, messages, outputs, xml_log
-from ..watchdog.nvidia.card import Card, labels_of, samples
+from ..watchdog.nvidia.card import Card
 from ..watchdog.nvidia.inventory import gpus_of_driver, handed_away
+from ..watchdog.nvidia.metrics import samples
+from ..watchdog.nvidia.values import card_name
 from ..watchdog.system import Finished, System
 
 QUERY = ("nvidia-smi", "-q", "-x")
 LIST = ("nvidia-smi", "-L")
-LINKS = ("nvidia-smi", "nvlink", "-s")
-TOPOLOGY = ("nvidia-smi", "topo", "-m")
 MAX_SINGLE_QUERIES = 32  # one by one after one card has stopped the whole query
 
 
@@ -106,99 +106,46 @@ class NvidiaSmi:
         whole; a time-out passes as it is.
         """
         seen = _seen(system.checkpoints.get(self.instance))
+        expected = {card_name(name) or name for name in self.expected}
         deadline = system.clock.mono() + self.timeout
         answer = system.runner.run(QUERY, timeout=self.timeout)
         found, gone = _read(answer), {lost.card for lost in messages.lost_cards(answer.text)}
         if found is None and gone:
-            others = {*seen, *self.expected, *gpus_of_driver(system.files)} - gone
+            others = {*seen, *expected, *gpus_of_driver(system.files)} - gone
             told = [sample for name in sorted(gone) for sample in outputs.gone(name)]
             return [*told, *_one_by_one(system, deadline, sorted(others))]
         if found is None:
-            return self._nothing(seen)
-        return self._told(system, deadline, found, seen, messages.corrupt_inforoms(answer.text))
-
-    def _nothing(self, seen: Mapping[str, Any]) -> Iterator[Yield]:
-        """The driver works and has no GPU: all that are expected are gone."""
-        missing = sorted({*seen, *self.expected})
-        if not missing:
-            raise NoData("nvidia-smi: no devices were found, and none is expected")
-        return (sample for name in missing for sample in outputs.gone(name))
-
-    def _told(
-        self,
-        system: System,
-        deadline: float,
-        log: xml_log.Log,
-        seen: Mapping[str, Any],
-        corrupt: Iterable[str],
-    ) -> Iterator[Yield]:
-        yield from outputs.report(_with_uuids(system, deadline, log))
-        for name in corrupt:
-            yield Sample("accelerator_inforom_valid", 0.0, labels_of(name))
-        listed = {card.name for card in log.cards}
-        missing = _missing(system, listed, seen, self.expected)
-        if log.attached is not None and log.attached > len(log.cards):
-            yield from _one_by_one(system, deadline, missing)
-        else:
-            yield from (sample for name in missing for sample in outputs.gone(name))
-        known = {**seen, **{card.name: _identity(card) for card in log.cards}}
-        if known != seen:
-            yield Checkpoint({"cards": known})
+            return _nothing({*seen, *expected})
+        warned = outputs.warnings(answer.text)
+        return [*_told(system, deadline, found, seen, expected), *warned]
 
 
-@dataclass(frozen=True)
-class NvidiaLinks:
-    """How the node's GPUs are joined: NVLinks up or down, the way between two cards, NUMA nodes.
-
-    It runs beside NvidiaSmi and more seldom; which card a number means it learns from the cards
-    that NvidiaSmi has seen. ``interval`` and ``timeout`` are seconds.
-
-    accelerator_link_up (link: number; 1 or 0), accelerator_link_bandwidth_bytes_per_second,
-    accelerator_links_active (how many are up), accelerator_topology_link (1; peer: card or network
-    card, link: NV12, PIX, SYS …), accelerator_numa_node, accelerator_cpu_affinity (1; cpus).
-    """
-
-    interval: float = 60.0
-    timeout: float = 20.0
-
-    name: ClassVar[str] = "nvidia_smi"
-
-    @property
-    def instance(self) -> str:
-        """Its series are not those of NvidiaSmi."""
-        return "nvidia_smi/links"
-
-    @property
-    def scope(self) -> Mapping[str, str]:
-        """No labels besides those on the samples."""
-        return {}
-
-    def collect(self, system: System) -> Iterable[Yield]:
-        """Read links and topology. Raises NoData where the GPUs have neither."""
-        cards = _places(_seen(system.checkpoints.get(NvidiaSmi.name)))
-        deadline = system.clock.mono() + self.timeout
-        found: list[Sample] = []
-        for command, parse in ((LINKS, links.nvlinks), (TOPOLOGY, links.matrix)):
-            left = max(deadline - system.clock.mono(), 0.1)
-            answer = system.runner.run(command, timeout=left)
-            if answer.code == 0 and not answer.truncated and not messages.failure(answer.text):
-                found += [s for s in parse(answer.text, cards) if s.name not in _NOT_LINKS]
-        if not found:
-            raise NoData("nvidia-smi: neither NVLinks nor a topology are told")
-        return found
+def _nothing(wanted: Iterable[str]) -> Iterator[Yield]:
+    """The driver works and has no GPU: all that are expected are gone."""
+    missing = sorted(wanted)
+    if not missing:
+        raise NoData("nvidia-smi: no devices were found, and none is expected")
+    return (sample for name in missing for sample in outputs.gone(name))
 
 
-_NOT_LINKS = ("accelerator_info", "accelerator_present")  # NvidiaSmi says them
-
-
-def _places(seen: Mapping[str, Any]) -> dict[str, str]:
-    """Card name by uuid and by the tool's number."""
-    found = {}
-    for name, identity in seen.items():
-        for key in ("uuid", "index"):
-            if isinstance(identity, Mapping) and identity.get(key):
-                found[str(identity[key])] = name
-    return found
+def _told(
+    system: System,
+    deadline: float,
+    log: xml_log.Log,
+    seen: Mapping[str, Any],
+    expected: set[str],
+) -> Iterator[Yield]:
+    yield from outputs.report(_with_uuids(system, deadline, log))
+    listed = {card.name for card in log.cards}
+    missing = _missing(system, listed, seen, expected)
+    if log.attached is not None and log.attached > len(log.cards):
+        yield from _one_by_one(system, deadline, missing)
+    else:
+        yield from (sample for name in missing for sample in outputs.gone(name))
+    known = {name: _without_index(seen[name]) for name in seen}
+    known.update((card.name, _identity(card)) for card in log.cards)
+    if known != seen:
+        yield Checkpoint({"cards": known})
 
 
 def _read(answer: Finished) -> xml_log.Log | None:
@@ -236,9 +183,8 @@ def _with_uuids(system: System, deadline: float, log: xml_log.Log) -> xml_log.Lo
     """
     if not any(item for card in log.cards for item in card.instances if not item.uuid):
         return log
-    left = max(deadline - system.clock.mono(), 0.1)
-    answer = system.runner.run(LIST, timeout=left)
-    named = links.mig_uuids(answer.text) if answer.code == 0 else {}
+    answer = _answer(system, LIST, max(deadline - system.clock.mono(), 0.1))
+    named = links.mig_uuids(answer.text) if answer and answer.code == 0 else {}
     return replace(log, cards=tuple(_renamed(card, named) for card in log.cards))
 
 
@@ -248,32 +194,53 @@ def _renamed(card: Card, named: Mapping[tuple[str, str], str]) -> Card:
     return replace(card, instances=tuple(replace(item, uuid=name) for item, name in found if name))
 
 
+def _without_index(identity: Any) -> dict[str, str]:
+    """A gone card has no number: another bears it now."""
+    return {**identity, "index": ""} if isinstance(identity, Mapping) else {}
+
+
 def _identity(card: Card) -> dict[str, str]:
     return {label: card.fields.get(label, "") for label in ("uuid", "name", "index")}
 
 
 def _missing(
-    system: System, listed: set[str], seen: Mapping[str, Any], expected: Iterable[str]
+    system: System, listed: set[str], seen: Mapping[str, Any], expected: set[str]
 ) -> list[str]:
     """What a complete log lacks: seen before or asked for, or held by the driver in PCI."""
     away = handed_away(system.files)
-    wanted = {name for name in seen if name not in away} | set(expected)
+    wanted = {name for name in seen if name not in away} | expected
     if listed or seen:
         wanted |= gpus_of_driver(system.files)
     return sorted(wanted - listed)
 
 
 def _one_by_one(system: System, deadline: float, names: Iterable[str]) -> Iterator[Yield]:
-    """Ask each card by its address while time is left; what gives no answer stays unknown."""
-    for name in [name for name in names if ":" in name][:MAX_SINGLE_QUERIES]:
+    """Ask each card by its address while time is left; what gives no answer stays unknown.
+
+    Each gets its share of the time, so that one that hangs does not silence the others.
+    """
+    asked = [name for name in names if ":" in name][:MAX_SINGLE_QUERIES]
+    for at, name in enumerate(asked):
         left = deadline - system.clock.mono()
         if left <= 0:
             return
-        answer = system.runner.run((*QUERY, "-i", f"{name}.0"), timeout=left)
+        answer = _answer(system, (*QUERY, "-i", f"{name}.0"), left / (len(asked) - at))
+        if answer is None or answer.truncated:
+            continue
         if name in {lost.card for lost in messages.lost_cards(answer.text)}:
             yield from outputs.gone(name)
-        elif answer.code in (0, messages.INFOROM) and not answer.truncated:
+        elif answer.code in (0, messages.INFOROM):
             yield from _single(answer, name)
+
+
+def _answer(system: System, command: tuple[str, ...], timeout: float) -> Finished | None:
+    """What a further command says; None when it was too late but could be ended."""
+    try:
+        return system.runner.run(command, timeout=timeout)
+    except CommandTimeout as late:
+        if late.stuck:
+            raise
+        return None
 
 
 def _single(answer: Finished, name: str) -> Iterator[Yield]:

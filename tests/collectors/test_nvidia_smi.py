@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.system import VirtualClock, fake_system
-from vllm_watchdog.collectors.nvidia_smi import NvidiaLinks, NvidiaSmi, capture
+from vllm_watchdog.collectors.nvidia_links import NvidiaLinks
+from vllm_watchdog.collectors.nvidia_smi import NvidiaSmi, capture
 from vllm_watchdog.watchdog.errors import CommandTimeout, NoData, NotSupported, SourceError
 from vllm_watchdog.watchdog.model import Checkpoint, Sample
 from vllm_watchdog.watchdog.system import Finished, System
@@ -564,3 +565,42 @@ def test_a_garbled_link_speed_is_no_link() -> None:
     text = NVLINKS.replace("26.5 GB/s", "26.5.1 GB/s")
 
     assert values(capture(text.encode()), "accelerator_link_up", "gpu0", link="0") == []
+
+
+def test_one_hanging_card_does_not_silence_the_others() -> None:
+    late = CommandTimeout("nvidia-smi did not end")
+    other = "0000:05:00"
+    system = system_of(
+        Finished(255, HANDLE.encode()),
+        seen=(other, A, C),
+        **{f"{QUERY} -i {other}.0": late, f"{QUERY} -i {A}.0": Finished(0, ONE.encode())},
+    )
+
+    found = list(NvidiaSmi().collect(system))
+
+    assert values(found, "accelerator_present", other) == []
+    assert values(found, "accelerator_healthy", A) == [1.0]
+
+
+def test_a_query_that_cannot_be_killed_is_told_at_once() -> None:
+    stuck = CommandTimeout("nvidia-smi did not end", stuck=True)
+    system = system_of(Finished(255, HANDLE.encode()), seen=(A, C), **{f"{QUERY} -i {A}.0": stuck})
+
+    with pytest.raises(CommandTimeout):
+        list(NvidiaSmi().collect(system))
+
+
+def test_a_gone_card_loses_its_number_to_the_next() -> None:
+    system = system_of(ONE)
+    system.checkpoints.put("nvidia_smi", {"cards": {C: {"uuid": "x", "index": "0"}}})
+
+    (mark,) = [item for item in NvidiaSmi().collect(system) if isinstance(item, Checkpoint)]
+
+    assert mark.doc["cards"][C]["index"] == ""
+    assert mark.doc["cards"][A]["index"] == "0"
+
+
+def test_an_expected_card_may_be_written_as_the_tool_prints_it() -> None:
+    found = list(NvidiaSmi(expected=("00000000:C1:00.0",)).collect(system_of(ONE)))
+
+    assert values(found, "accelerator_present", C) == [0.0]

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from ..errors import SourceError
 from ..model import Sample
-from .card import Card, labels_of, process_samples, samples
+from .card import Card, labels_of
 from .card import Process as _Process
+from .metrics import process_samples, samples
 from .rows import counted
 from .values import process_name, read
 

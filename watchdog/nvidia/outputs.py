@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from ..errors import SourceError
 from ..model import Event, Sample
 from . import links, messages, monitors, plain, rows, summary, xml_log
-from .card import VENDOR, Card, labels_of, samples
+from .card import VENDOR, Card, labels_of
+from .metrics import samples
 
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -34,14 +35,14 @@ def read(data: bytes, command: str = "") -> list[Said]:
         raise SourceError(f"nvidia-smi: an output of more than {MAX_BYTES} bytes is not believed")
     if b"<nvidia_smi_log" in data:
         text = data[data.rfind(b">") :].decode("utf-8", "replace")
-        return [*report(xml_log.parse(data)), *_warnings(text)]
+        return [*report(xml_log.parse(data)), *warnings(text)]
     if not data.strip():
         raise SourceError("nvidia-smi: no output")
     if b"\0" in data:
         raise SourceError("nvidia-smi: the output is binary")
     text = data.decode("utf-8", "replace").lstrip("\ufeff")
     found: list[Said] = list(_text(text, f" {command.strip()} "))
-    found += _warnings(text)
+    found += warnings(text)
     if not found:
         raise SourceError("nvidia-smi: nothing in the output can be read")
     return found
@@ -67,7 +68,8 @@ def gone(name: str) -> Iterator[Sample]:
     yield Sample("accelerator_healthy", 0.0, labels_of(name))
 
 
-def _warnings(text: str) -> Iterator[Said]:
+def warnings(text: str) -> Iterator[Said]:
+    """What the tool says besides its data."""
     for name in messages.corrupt_inforoms(text):
         yield Sample("accelerator_inforom_valid", 0.0, labels_of(name))
 

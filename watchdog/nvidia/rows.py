@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from ..errors import SourceError
 from ..model import Sample
-from .card import VENDOR, Card, Process, labels_of, process_samples, samples
+from .card import VENDOR, Card, Process, labels_of
 from .fields import FIELDS, TEXTS
+from .metrics import process_samples, samples
 from .values import bare, card_name, is_uuid, trouble
 
 MAX_ROWS = 4096
