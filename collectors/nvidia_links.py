@@ -7,7 +7,7 @@ which one a number or uuid means. Every series carries ``vendor="nvidia"`` and `
 accelerator_link_up                          link (number); 1 or 0
 accelerator_link_bandwidth_bytes_per_second  link; its speed now
 accelerator_links_active                     how many are up
-accelerator_topology_link                    1; peer (card or network card), link (NV12, PIX, SYS …)
+accelerator_topology                         1; peer (card or network card), path (NV12, PIX, SYS …)
 accelerator_numa_node                        number of the node nearest to the card
 accelerator_cpu_affinity                     1; cpus
 ============================================ ======================================================

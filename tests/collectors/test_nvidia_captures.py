@@ -289,7 +289,7 @@ def topo(found: Found, driver: str, expected: str) -> None:
     ways = [
         dict(s.labels)
         for s in found.samples
-        if s.name in ("accelerator_topology_link", "accelerator_peer_access")
+        if s.name in ("accelerator_topology", "accelerator_peer_access")
     ]
     gpus = [w for w in ways if w["peer"].startswith("gpu")] or ways
     if exit_only:
@@ -297,7 +297,7 @@ def topo(found: Found, driver: str, expected: str) -> None:
         found.same(1, len(found.values("accelerator_numa_node", card="gpu0")))
     else:
         assert word
-        found.same({word[0]}, {w.get("link") or w["status"] for w in gpus})
+        found.same({word[0]}, {w.get("path") or w["status"] for w in gpus})
     if "NUMA 0 for 0-3" in expected:
         for gpu in range(8):
             found.expect("accelerator_numa_node", float(gpu // 4), card=f"gpu{gpu}")

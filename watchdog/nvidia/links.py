@@ -121,7 +121,7 @@ def matrix(text: str, cards: Cards | None = None) -> Iterator[Sample]:
         for peer in peers
     }
     words = {word for row in rows.values() for word in row[: len(peers)]} - {"X"}
-    metric, label = ("accelerator_topology_link", "link")
+    metric, label = ("accelerator_topology", "path")
     if words and words <= _PEER_WORDS:
         metric, label = ("accelerator_peer_access", "status")
     for name, row in rows.items():
