@@ -297,6 +297,20 @@ def test_matching_is_as_written_and_none_beside_a_scalar(
     assert node.matching == matching
 
 
+def test_zero_and_minus_zero_are_two_numbers() -> None:
+    assert parse("1 / -0") != parse("1 / 0")
+    assert {parse("0"): "zero", parse("-0"): "minus"}[parse("0")] == "zero"
+
+
+def test_equal_trees_are_one_key_however_long() -> None:
+    text = "+".join(["a"] * 20_000)
+    table = {parse(text): "found"}
+
+    assert table[parse(text)] == "found"
+    assert parse(text + "+b") not in table
+    assert parse(text + "+a") != parse(text + "-a")
+
+
 def test_bool_is_kept_on_comparisons() -> None:
     assert parse("1 >= bool 2") == Binary(">=", Number(1.0), Number(2.0), return_bool=True)
 
@@ -417,7 +431,7 @@ def test_a_long_text_is_cut_in_the_message() -> None:
 def test_nesting_beyond_the_limit_is_a_clear_error(opening: str) -> None:
     error = fault(opening * 10_000 + "a")
 
-    assert error.message == "the expression is nested too deeply, 200 levels are the most"
+    assert error.message == "the expression is nested too deeply, 100 levels are the most"
     assert error.offset <= len(opening) * (MAX_DEPTH + 1)
 
 

@@ -11,7 +11,7 @@ from .lexer import KEYWORDS, Token, tokens
 MAX_LENGTH = 131_072
 """The longest expression that is read, in characters."""
 
-MAX_DEPTH = 200
+MAX_DEPTH = 100
 """How many brackets, calls, signs and pending operators may enclose a part of an expression."""
 
 _KINDS = frozenset({"name", "number", "duration", "string"})

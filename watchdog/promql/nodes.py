@@ -7,21 +7,59 @@ All durations and times are whole milliseconds. ``pos`` is the byte-independent 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import cache
+from operator import attrgetter
+from typing import Any, Literal
 
 ValueType = Literal["scalar", "string", "vector", "matrix"]
 MatchOp = Literal["=", "!=", "=~", "!~"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """Base of all nodes."""
+    """Base of all nodes.
+
+    A node keeps its hash, and comparing walks without recursion: so a tree of any depth is a key
+    of a dictionary at the cost of one look. (The hash is good in one process: do not pickle.)
+    """
 
     pos: tuple[int, int] = field(default=(0, 0), compare=False, kw_only=True)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((type(self), self._value())))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Node):
+            return NotImplemented
+        todo: list[tuple[object, object]] = [(self, other)]
+        while todo:
+            left, right = todo.pop()
+            if left is right:
+                continue
+            if isinstance(left, Node) and isinstance(right, Node):
+                if left._hash != right._hash or type(left) is not type(right):
+                    return False
+                left, right = left._value(), right._value()
+            if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
+                todo.extend(zip(left, right, strict=True))
+            elif left != right:
+                return False
+        return True
+
+    def _value(self) -> object:
+        """What two equal nodes of one class have in common."""
+        # mypy takes the hash of Node's instances for that of the class.
+        return _getter(type(self))(self)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Number(Node):
     """A scalar literal (durations used as numbers too: seconds).
 
@@ -31,8 +69,14 @@ class Number(Node):
     value: float
     duration: bool = field(default=False, compare=False)
 
+    def _value(self) -> object:
+        # All NaN are one number here, and 0 and -0 are two: 1 / 0 is not 1 / -0.
+        if math.isnan(self.value):
+            return None
+        return self.value, math.copysign(1.0, self.value)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class String(Node):
     """A string literal, unquoted."""
 
@@ -56,7 +100,7 @@ class At:
     edge: Literal["start", "end"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class VectorSelector(Node):
     """An instant vector selector; ``matchers`` includes the one on ``__name__``."""
 
@@ -66,7 +110,7 @@ class VectorSelector(Node):
     at: At | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class MatrixSelector(Node):
     """A range vector selector; ``offset`` and ``at`` are those of ``vector``."""
 
@@ -74,7 +118,7 @@ class MatrixSelector(Node):
     range: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Subquery(Node):
     """``expr[range:step]``; ``step`` is None for the default step."""
 
@@ -85,14 +129,14 @@ class Subquery(Node):
     at: At | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Paren(Node):
     """A parenthesised expression."""
 
     expr: Node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Unary(Node):
     """``+expr`` or ``-expr``."""
 
@@ -110,7 +154,7 @@ class Matching:
     include: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Binary(Node):
     """A binary operation. ``matching`` is None when a side is a scalar.
 
@@ -129,7 +173,7 @@ class Binary(Node):
     scalar: bool = field(default=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(Node):
     """An aggregation. ``without``: true = without(grouping), false = by(grouping)."""
 
@@ -140,12 +184,17 @@ class Aggregate(Node):
     without: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call(Node):
     """A function call; ``name`` is in the function table."""
 
     name: str
     args: tuple[Node, ...]
+
+
+@cache
+def _getter(node_type: type[Node]) -> Callable[[Node], Any]:
+    return attrgetter(*(each.name for each in fields(node_type) if each.compare))
 
 
 def spine(node: Node) -> tuple[Node, list[Binary]]:

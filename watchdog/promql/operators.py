@@ -5,7 +5,6 @@ An operator waits as a ``Pending`` until its right side is read. It must not rea
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -62,8 +61,7 @@ class Pending:
         if not isinstance(right, Number):
             return typecheck.unary(Unary(cast(Literal["+", "-"], self.op), right, pos=pos))
         value = -right.value if self.op == "-" else right.value
-        # There is one NaN object only, so that trees with one are equal.
-        return Number(math.nan if math.isnan(value) else value, right.duration, pos=pos)
+        return Number(value, right.duration, pos=pos)
 
 
 def sign(cursor: Cursor) -> Pending:
