@@ -303,7 +303,7 @@ def test_zero_and_minus_zero_are_two_numbers() -> None:
 
 
 def test_equal_trees_are_one_key_however_long() -> None:
-    text = "+".join(["a"] * 20_000)
+    text = "+".join(["a"] * 5_000)
     table = {parse(text): "found"}
 
     assert table[parse(text)] == "found"
@@ -444,9 +444,9 @@ def test_nesting_up_to_the_limit_is_read(opening: str, closing: str) -> None:
 
 
 def test_a_chain_of_many_terms_is_no_nesting() -> None:
-    first, chain = spine(parse("+".join(["a"] * 20_000)))
+    first, chain = spine(parse("+".join(["a"] * 5_000)))
 
-    assert (first, len(chain)) == (A, 19_999)
+    assert (first, len(chain)) == (A, 4_999)
     assert all(link.right == A for link in chain)
 
 

@@ -46,8 +46,8 @@ class Node:
             if isinstance(left, Node) and isinstance(right, Node):
                 if left._hash != right._hash or type(left) is not type(right):
                     return False
-                left, right = left._value(), right._value()
-            if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
+                todo.append((left._value(), right._value()))
+            elif isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
                 todo.extend(zip(left, right, strict=True))
             elif left != right:
                 return False
