@@ -106,13 +106,13 @@ class Alertmanager:
         messages: dict[Key, _Message] = {}
         still: dict[Key, _Known] = {}
         for key, alert in offered.items():
-            known = self._newest(self._known.get(key), alert, now, offset)
-            if known is None:
+            newest = self._newest(self._known.get(key), alert, now, offset)
+            if newest is None:
                 continue
-            still[key] = known
-            if known.sent is None or known.sent + self._resend < now:
-                known.sent = now
-                messages[key] = self._message(known, now, offset)
+            still[key] = newest
+            if newest.sent is None or newest.sent + self._resend < now:
+                newest.sent = now
+                messages[key] = self._message(newest, now, offset)
         self._known = still
         if messages:
             for instance in self._instances:
