@@ -14,8 +14,9 @@ from .series import STALE
 
 MOST = 1_000_000  # values that one line may stand for
 
+# No hexadecimal: 0x10 is eleven zeros.
 _NUMBER = (
-    r"(?:0[xX][0-9a-fA-F]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    r"(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     r"|[iI][nN][fF]|[nN][aA][nN])"
 )
 _ITEM = re.compile(
@@ -76,8 +77,7 @@ def _item(item: re.Match[str], offset: int) -> list[float | None]:
 
 
 def _number(text: str) -> float:
-    body = text.lstrip("+-").lower()
-    value = float(int(body, 16)) if body.startswith("0x") else float(body)
+    value = float(text.lstrip("+-"))
     return -value if text.startswith("-") else value
 
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import yaml
-
-from .. import documents
 from ..errors import ConfigError, Place, Problem
 from .reading import Reading
 from .values import Group
@@ -106,11 +103,9 @@ def _read_file(path: Path) -> tuple[list[Group] | None, list[Problem]]:
 
 def _read(text: str, file: str) -> tuple[list[Group] | None, list[Problem]]:
     """The groups, None where the document has no such key; and all that is wrong."""
-    document = documents.parse(text, file)
-    raw = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # noqa: S506
-    if isinstance(raw, dict) and "groups" not in raw and raw:
+    reading = Reading.of(text, file)
+    if isinstance(reading.raw, dict) and "groups" not in reading.raw and reading.raw:
         return None, []
-    reading = Reading(document, raw, text.splitlines())
     return reading.groups(), reading.problems
 
 

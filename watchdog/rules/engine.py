@@ -210,6 +210,15 @@ class RuleEngine:
         ]
         return tuple(found)
 
+    def rule_alerts(self, name: str) -> tuple[Alert, ...]:
+        """The alerts of every rule of one alert name, each rule's for itself."""
+        return tuple(
+            snapshot(alert, state.rule, self._annotations(state.rule, alert))
+            for state in self._states()
+            if state.rule.name == name
+            for alert in state.active.values()
+        )
+
     def warm(self, rule: Rule, ms: int) -> bool:
         """Whether the window covers what the rule looks back to, at ``ms``; once warm, it stays.
 
