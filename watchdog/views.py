@@ -257,7 +257,7 @@ def _event_doc(event: StoredEvent) -> dict[str, Any]:
         "kind": event.kind,
         "severity": event.severity,
         "message": event.message,
-        "labels": event.labels,
+        "labels": dict(event.labels),
         "fields": event.fields,
     }
 

@@ -25,6 +25,10 @@ COMMAND = (
 """The command line; `-P` keeps the folder where the tests run off the import path."""
 
 
+MACHINE_LOGS_OFF = {name: {"enabled": False} for name in ("kernel_log", "ascend_log")}
+"""What this machine's kernel says is no part of a test."""
+
+
 def command(
     *words: str, env: Mapping[str, str] | None = None, stdin: bytes = b"", timeout: float = 60
 ) -> subprocess.CompletedProcess[bytes]:
@@ -84,11 +88,17 @@ def daemon(
     path: Sequence[Path] = (),
     options: Sequence[str] = (),
     ready: str = "/-/ready",
+    port: int | None = None,
 ) -> Iterator[Running]:
     """Run a daemon with this configuration on a free port; tools in ``path`` come first."""
     folder.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    doc = {"listen": f"127.0.0.1:{port}", "state": str(folder / "state"), **(config or {})}
+    port = port or free_port()
+    doc = {
+        "listen": f"127.0.0.1:{port}",
+        "state": str(folder / "state"),
+        "collectors": MACHINE_LOGS_OFF,
+        **(config or {}),
+    }
     (folder / "watchdog.yaml").write_text(yaml.safe_dump(doc))
     argv = [*COMMAND, "run", "--config", str(folder / "watchdog.yaml"), *options]
     search = os.pathsep.join([*(str(p) for p in path), os.environ.get("PATH", "")])
