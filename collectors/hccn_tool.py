@@ -53,7 +53,7 @@ from ..watchdog.errors import CommandTimeout, NotSupported, SourceError
 from ..watchdog.model import Checkpoint, Event, Page, Sample
 from ..watchdog.system import System
 
-MAX_TEXT = 16 * 1024 * 1024  # bytes of a capture; one answer is below 10 KiB
+MAX_TEXT = 4 * 1024 * 1024  # bytes of a capture; one answer is below 10 KiB
 VERB_LAST = "-i N -VERB -g"  # the form that a newer tool, with ports (950), refuses
 
 
@@ -88,7 +88,7 @@ class HccnTool:
         old = system.checkpoints.get(self.instance)
         run = _Run(
             system,
-            system.clock.mono() + self.timeout,
+            system.clock.mono() + 0.9 * self.timeout,  # done before the run counts as stalled
             self.limit,
             (system.checkpoints.get(self.cards_of) or {}).get("phy", {}),
             Known.read(old, now),

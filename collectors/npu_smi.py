@@ -54,7 +54,8 @@ from ..watchdog.ascend.queries import ask, level_of, turn, with_answer, with_phy
 from ..watchdog.ascend.readings import read_answer
 from ..watchdog.ascend.readout import health, names, samples
 from ..watchdog.ascend.refusals import refuse
-from ..watchdog.ascend.table import Chip, Table, read_table
+from ..watchdog.ascend.rows import Chip
+from ..watchdog.ascend.table import Table, read_table
 from ..watchdog.contracts import Yield
 from ..watchdog.errors import CommandTimeout, SourceError
 from ..watchdog.model import Checkpoint, Event, Page, Sample
@@ -89,12 +90,13 @@ class NpuSmi:
         Raises NotSupported without the tool or a card, SourceError when the tool fails or its
         output cannot be read, CommandTimeout when it hangs.
         """
-        deadline = system.clock.mono() + self.timeout
+        limit = 0.9 * self.timeout  # so that a hung tool is told before the run counts as stalled
+        deadline = system.clock.mono() + limit
         now = system.clock.wall()
         old = system.checkpoints.get(self.instance)
         known = Known.read(old, now)
         expected = known.cards | set(self.expected)
-        text = ask(system, ("npu-smi", "info"), self.timeout)
+        text = ask(system, ("npu-smi", "info"), limit)
         if NO_CARD in text and expected:
             yield from _absent(expected)
             return

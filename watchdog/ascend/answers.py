@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 MAX_LINE = 2000  # characters
+HEAD = 65536  # characters that are looked at to tell what a text is
 
 _ID = re.compile(r"\s-([ic])\s+(\d{1,6})\b")
 _TYPE = re.compile(r"\s-t\s+([A-Za-z][\w-]*)")
@@ -101,6 +102,7 @@ def blocks(kind: str, text: str) -> list[Block]:
 def recognise(text: str) -> str:
     """The kind of answer that a text is: the word after ``-t``, or list, map, watch, help, reset;
     ``""`` for none."""
+    text = text[:HEAD]
     keys = {key for key, _ in pairs(text)}
     for kind, pattern in _SHAPES:
         if re.search(pattern, text, re.MULTILINE):
@@ -110,10 +112,10 @@ def recognise(text: str) -> str:
 
 _SHAPES = (
     ("help", r"^Usage: npu-smi "),
-    ("watch", r"^\s*NpuID\(Idx\)"),
-    ("map", r"^\s*NPU ID\s{2,}.*Chip Name\s*$"),
-    ("proc-mem", r"Process id: *\d+ +Process name:"),
-    ("topo", r"^\s*NPU\d+\s+(?:X|HCCS|SYS|PHB|PIX|PXB|SIO|HCCS_SW)\s"),
+    ("watch", r"^[ \t]*NpuID\(Idx\)"),
+    ("map", r"^[ \t]*NPU ID[ \t]{2,}.*Chip Name[ \t\r]*$"),
+    ("proc-mem", r"Process id: *\d{1,10}[ \t]+Process name:"),
+    ("topo", r"^[ \t]*NPU\d+[ \t]+(?:X|HCCS|SYS|PHB|PIX|PXB|SIO|HCCS_SW)[ \t]"),
 )
 _KEYS = (  # the first line whose keys are all there tells the kind
     ("list", {"total count"}),

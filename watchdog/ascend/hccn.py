@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ..errors import SourceError
 from ..model import Labels, Sample
 from . import hccn_counters, hccn_links, hccn_optics, hccn_ping
+from .answers import HEAD
 from .hccn_place import Place
 from .refusals import refuse
 
@@ -50,25 +51,25 @@ _READERS: dict[str, Reader] = {
 }
 _SHAPES = (
     ("series", r"^timestamp,npu_index,"),
-    ("link_stat", r"\blink (?:up|down) count\s*:"),
-    ("vnic", r"^vnic (?:link status|ipaddr)\s*:"),
-    ("link", r"^link status\s*:"),
-    ("net_health", r"^net[ _]health status\s*:"),
+    ("link_stat", r"\blink (?:up|down) count[ \t]*:"),
+    ("vnic", r"^vnic (?:link status|ipaddr)[ \t]*:"),
+    ("link", r"^link status[ \t]*:"),
+    ("net_health", r"^net[ _]health status[ \t]*:"),
     ("ping", r"^recv (?:seq|time out)|\bpackets transmitted,"),
     ("optical", r"^optical info:|^(?:Tx|Rx) Power\d"),
-    ("bit_err", r"\bst_fec_\w+\s*:"),
-    ("hw_stats", r"\bpd_alloc\s*:"),
-    ("stat", r"^packet statistics:|^(?:mac|roce|nic|ub|unic)_\w+\s*:\s*\d"),
-    ("bandwidth", r"\bBandwidth [TR]X\s*:"),
-    ("fec", r"^fec mode\s*:|\brs_mode\b"),
+    ("bit_err", r"\bst_fec_\w+[ \t]*:"),
+    ("hw_stats", r"\bpd_alloc[ \t]*:"),
+    ("stat", r"^packet statistics:|^(?:mac|roce|nic|ub|unic)_\w+[ \t]*:[ \t]*\d"),
+    ("bandwidth", r"\bBandwidth [TR]X[ \t]*:"),
+    ("fec", r"^fec mode[ \t]*:|\brs_mode\b"),
     ("tls", r"\btls switch\["),
-    ("gateway", r"^default gateway\s*:"),
-    ("netdetect", r"^netdetect address\s*:"),
+    ("gateway", r"^default gateway[ \t]*:"),
+    ("netdetect", r"^netdetect address[ \t]*:"),
     ("route", r"^Routing table:|^Destination\s+Gateway"),
-    ("dev_info", r"\|\s*UDie ?ID\s*\|"),
-    ("status", r"^\s*Speed\s*:|^\s*Link detected\s*:|\|\s*Speed\s*\|"),
-    ("lldp", r"\bTLV\s*$|^\s*Ifname:"),
-    ("ip", r"^ipaddr\s*:"),
+    ("dev_info", r"\|[ \t]*UDie ?ID[ \t]*\|"),
+    ("status", r"^[ \t]*Speed[ \t]*:|^[ \t]*Link detected[ \t]*:|\|[ \t]*Speed[ \t]*\|"),
+    ("lldp", r"\bTLV[ \t\r]*$|^[ \t]*Ifname:"),
+    ("ip", r"^ipaddr[ \t]*:"),
 )
 MAY_BE_EMPTY = frozenset({"ip", "gateway", "netdetect", "lldp", "route"})
 """Commands that print nothing when nothing is configured."""
@@ -115,7 +116,7 @@ def read_output(
 
 def recognise(text: str) -> str:
     """The command whose output a text is, or ``""``."""
-    found = (verb for verb, pattern in _SHAPES if re.search(pattern, text, re.MULTILINE))
+    found = (verb for verb, pattern in _SHAPES if re.search(pattern, text[:HEAD], re.MULTILINE))
     return next(found, "")
 
 
@@ -124,7 +125,8 @@ def _calls(text: str, command: str | None, place: Place) -> list[_Call]:
     calls = [_call(line, place)]
     bodies: list[list[str]] = [[]]
     for row in text.splitlines():
-        if found := _CALL.match(row.strip()[:2000]):
+        found = _CALL.match(row.strip()[:300]) if "hccn_tool" in row else None
+        if found:
             calls.append(_call(found[1], place))
             bodies.append([])
         else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..model import Sample
-from .hccn_place import Place, told
+from .hccn_place import MAX_LINE, Place, told
 
 COUNTER = "accelerator_link_counter_total"
 
@@ -40,7 +40,8 @@ def series(text: str, place: Place) -> Iterator[Sample]:
     """A table of readings in comma-separated form: the last one of each device, and the mean rate
     between its first and its last."""
     seen: dict[str, list[dict[str, str]]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    lines = [line for line in text.splitlines() if len(line) < MAX_LINE and "\x00" not in line]
+    for row in csv.DictReader(lines, quoting=csv.QUOTE_NONE):
         device = row.get("npu_index") or ""
         if None not in row and re.fullmatch(r"\d{1,5}", device):
             seen.setdefault(device, []).append(row)

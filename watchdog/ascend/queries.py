@@ -15,7 +15,8 @@ from .health import health_of
 from .identities import id_map
 from .known import Known
 from .readings import read_answer
-from .table import Chip, Table
+from .rows import Chip
+from .table import Table
 
 MAX_TEXT = 4 * 1024 * 1024  # bytes; the table of 16 chips is below 10 KiB
 

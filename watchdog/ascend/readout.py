@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from ..model import Sample
 from .cards import MIB, labels_of
-from .table import Chip, Process, Table
+from .rows import Chip, Process
+from .table import Table
 from .words import address, numbered
 
 

@@ -16,53 +16,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from .words import SENTINELS, address, number
+from .rows import Chip, Header, Process, Upper, read_header, read_lower, read_process, read_upper
+from .words import address
 
 MAX_LINE = 1000  # characters; the widest known table has 120
 
-_COLUMN = re.compile(r"([A-Za-z][A-Za-z-]*(?: [A-Za-z]+)?) *\(([^()]*)\)")
 _BANNER = re.compile(r"\| *npu-smi +(\S+)(?: +Version: *(\S+))?")
 _IDLE = re.compile(r"No running processes found in NPU (\d+)\b")
-_SLASH = re.compile(r" *\t*/\s*")
-
-Pair = tuple[int, int]
-"""Used and total."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """One pair of rows. Power in watts, temperature in degrees Celsius, utilization 0-1, memory in
-    MiB, hugepages in pages; None: not printed, or a word that means "no value".
-
-    ``npu``, ``model`` and ``health`` are None where the tool left out the upper row.
-    """
-
-    chip: int
-    bus_id: str | None
-    utilization: float | None
-    memory: Pair | None
-    hbm: Pair | None
-    device: str | None = None
-    phy_id: str | None = None
-    npu: int | None = None
-    model: str | None = None
-    health: str | None = None
-    power: float | None = None
-    temperature: float | None = None
-    hugepages: Pair | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One row of the process section. ``memory`` in MiB; ``chip`` is None where only the NPU is
-    told; ``name`` may be empty or cut; ``container_pid`` is the id inside the container."""
-
-    npu: int
-    chip: int | None
-    pid: int
-    name: str
-    memory: int
-    container_pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,33 +54,13 @@ def read_table(text: str) -> Table | None:
         if cells and _is_header(cells, "Health"):
             upper = cells
         elif cells and upper and _is_header(cells, "Bus-Id") and len(cells) == len(upper):
-            header = _header(upper, cells)
+            header = read_header(upper, cells)
             if header and (reading is None or reading.begun):
                 reading = _Reading(header, banner)
             upper = None
         elif reading:
             reading.take(line, cells)
     return reading.table() if reading else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """What the two header rows say: cells in a row, value columns, the second id of a chip."""
-
-    width: int
-    upper: tuple[str, ...]
-    lower: tuple[str, ...]
-    second: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Upper:
-    npu: int
-    model: str
-    health: str
-    power: float | None
-    temperature: float | None
-    hugepages: Pair | None
 
 
 def _lines(text: str) -> list[str]:
@@ -142,26 +82,16 @@ def _is_header(cells: tuple[str, ...], word: str) -> bool:
     return len(cells) in {3, 4} and cells[-2].lower() == word.lower()
 
 
-def _header(upper: tuple[str, ...], lower: tuple[str, ...]) -> _Header | None:
-    above = tuple(name.lower() for name, _ in _COLUMN.findall(upper[-1]))
-    below = tuple(name.lower() for name, _ in _COLUMN.findall(lower[-1]))
-    words = lower[0].split()
-    second = words[1].lower() if len(upper) == 3 and len(words) > 1 else None
-    known = {"power", "temp"} <= set(above) and "memory-usage" in below
-    first = upper[0].split()[:1] == ["NPU"] and (len(upper) == 4 or words[:1] == ["Chip"])
-    return _Header(len(upper), above, below, second) if known and first else None
-
-
 @dataclass
 class _Reading:
     """The state of reading one table, line by line."""
 
-    header: _Header
+    header: Header
     banner: tuple[str, str]
     chips: list[Chip] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)
-    segment: list[_Upper | Chip | None] = field(default_factory=list)
+    segment: list[Upper | Chip | None] = field(default_factory=list)
     doubt: bool = False
     begun: bool = False
     ruled: str = ""
@@ -219,13 +149,13 @@ class _Reading:
         heard = self.idle | {process.npu for process in self.processes}
         return not self.doubt and bool(chips) and len(heard - told) > unknown
 
-    def _row(self, cells: tuple[str, ...]) -> _Upper | Chip | None:
+    def _row(self, cells: tuple[str, ...]) -> Upper | Chip | None:
         if len(cells) != self.header.width:
             return None
         try:
             if address(cells[-2]) or cells[-2].upper() in {"NA", "N/A", "-"}:
-                return _lower(cells, self.header)
-            return _upper(cells, self.header)
+                return read_lower(cells, self.header)
+            return read_upper(cells, self.header)
         except ValueError:
             return None
 
@@ -233,7 +163,7 @@ class _Reading:
         rows, self.segment = self.segment, []
         pairs: list[Chip] = []
         for above, below in zip(rows[::2], rows[1::2], strict=False):
-            if not (isinstance(above, _Upper) and isinstance(below, Chip)):
+            if not (isinstance(above, Upper) and isinstance(below, Chip)):
                 break
             pairs.append(
                 replace(
@@ -257,79 +187,10 @@ class _Reading:
         if found := _IDLE.search(line):
             self.idle.add(int(found[1]))
         elif len(cells) >= 4:
-            process = _process(cells)
+            process = read_process(cells)
             self.processes += [process] if process else []
         elif "|" not in line:
             self.over = True
-
-
-def _upper(cells: tuple[str, ...], header: _Header) -> _Upper:
-    lead = " ".join(cells[:-2]).split()
-    if len(lead) < 2 or not re.fullmatch(r"\d{1,6}", lead[0]):
-        raise ValueError("no NPU id and name")
-    if not re.fullmatch(r"[A-Za-z]+", cells[-2]):
-        raise ValueError("no health word")
-    words = _values(cells[-1], header.upper)
-    huge = words.get("hugepages-usage")
-    return _Upper(
-        int(lead[0]),
-        " ".join(lead[1:]),
-        cells[-2],
-        number(words["power"], 0, 5000) or None,
-        number(words["temp"], -60, 200),
-        _pair(huge) if huge else None,
-    )
-
-
-def _lower(cells: tuple[str, ...], header: _Header) -> Chip:
-    lead = " ".join(cells[:-2]).split()
-    wanted = 0 if header.width == 4 else 2 if header.second else 1
-    if len(lead) != wanted or not all(re.fullmatch(r"\d{1,5}|-|NA", word) for word in lead):
-        raise ValueError("no chip id")
-    second = lead[1] if wanted == 2 and lead[1].isdigit() else None
-    words = _values(cells[-1], header.lower)
-    load = number(words.get("aicore", words.get("npu util", "-")), 0, 100)
-    return Chip(
-        int(lead[0]) if lead else 0,
-        cells[-2].lower() if address(cells[-2]) else None,
-        None if load is None else load / 100,
-        _pair(words["memory-usage"]),
-        _pair(words["hbm-usage"]) if "hbm-usage" in words else None,
-        device=second if header.second == "device" else None,
-        phy_id=second if header.second == "phy-id" else None,
-    )
-
-
-def _values(cell: str, columns: tuple[str, ...]) -> dict[str, str]:
-    words = _SLASH.sub("/", cell).split()
-    if len(words) != len(columns):
-        raise ValueError("not as many values as columns")
-    return dict(zip(columns, words, strict=True))
-
-
-def _pair(word: str) -> Pair | None:
-    if word.upper() in SENTINELS or word.upper() in {"NA/NA", "-/-"}:
-        return None
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", word)
-    if not found or int(found[1]) > int(found[2]):
-        raise ValueError(word)
-    return int(found[1]), int(found[2])
-
-
-def _process(cells: tuple[str, ...]) -> Process | None:
-    lead = cells[0].split()
-    numbers = (*lead, cells[1], cells[3])
-    if len(lead) not in {1, 2} or not all(re.fullmatch(r"\d{1,10}", word) for word in numbers):
-        return None
-    inside = cells[4] if len(cells) > 4 else ""
-    return Process(
-        int(lead[0]),
-        int(lead[1]) if len(lead) == 2 else None,
-        int(cells[1]),
-        cells[2],
-        int(cells[3]),
-        int(inside) if re.fullmatch(r"\d{1,10}", inside) else None,
-    )
 
 
 def _unique(chips: list[Chip]) -> tuple[list[Chip], bool]:
