@@ -160,6 +160,18 @@ def test_a_selector_keeps_its_name_and_all_matchers_in_one_order() -> None:
     assert parse('a{y=~"2",z!~"3",x!="1",}') == expected
 
 
+def test_matchers_of_one_label_stay_in_the_order_of_the_text() -> None:
+    node = parse('a{y="1",x="2",y!="3",x1="4"}')
+
+    assert isinstance(node, VectorSelector)
+    assert [(item.name, item.value) for item in node.matchers[1:]] == [
+        ("x1", "4"),
+        ("x", "2"),
+        ("y", "1"),
+        ("y", "3"),
+    ]
+
+
 def test_a_name_in_quotes_is_a_matcher_on_the_name() -> None:
     assert parse('{"a.b", "x.y"="1"}') == VectorSelector(
         "", (Matcher("x.y", "=", "1"), Matcher("__name__", "=", "a.b"))

@@ -30,6 +30,7 @@ def test_the_text_of_a_tree_reads_as_an_equal_tree(text: str) -> None:
         ("sum by () (a)", "sum(a)"),
         ("topk(3,a)by(x)", "topk by (x) (3, a)"),
         ('a{y="1",x="2"}', 'a{x="2",y="1"}'),
+        ('a{x="1",x1="2"}', 'a{x1="2",x="1"}'),
         ('{"a"}', '{__name__="a"}'),
         ('{"a.b",x="1"}', '{__name__="a.b",x="1"}'),
         ("a{x='it\\'s'}", 'a{x="it\'s"}'),

@@ -38,11 +38,19 @@ def selector(cursor: Cursor) -> VectorSelector:
             "a selector without a metric name needs a matcher that the empty value does not pass",
             start,
         )
-    # One order for one meaning: the name first, the others as the canonical form prints them.
-    ordered = sorted(found, key=matcher_text)
-    if name:
-        ordered.insert(0, Matcher(NAME, "=", name))
-    return VectorSelector(name, tuple(ordered), pos=(start, cursor.last_end))
+    named = (Matcher(NAME, "=", name),) if name else ()
+    return VectorSelector(name, (*named, *_ordered(found)), pos=(start, cursor.last_end))
+
+
+def _ordered(found: list[Matcher]) -> list[Matcher]:
+    """The matchers as the canonical form prints them, so that one meaning has one tree.
+
+    Those of one label stay in the order of the text: ``absent`` tells its labels by it.
+    """
+    places: dict[str, str] = {}
+    for item in found:
+        places.setdefault(item.name, matcher_text(item))
+    return sorted(found, key=lambda item: places[item.name])
 
 
 def _braces(cursor: Cursor) -> list[Matcher]:
