@@ -138,7 +138,7 @@ def test_health_codes_become_faults_with_kind_and_severity() -> None:
     assert value(found, "accelerator_healthy", card="npu2/1") == 0
     assert faults == {
         ("0x80e01801", "device_ecc", "critical"),
-        ("0x8c084e00", "device_lost", "critical"),
+        ("0x8c084e00", "npu_event", "warning"),
         ("0x12345678", "npu_event", "warning"),
     }
 

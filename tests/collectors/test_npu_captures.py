@@ -637,7 +637,7 @@ WITHOUT_ANSWER = {
 The formats themselves are tested with our own fixtures in test_hccn_tool.py."""
 
 NOT_OUTPUTS = {
-    "fault_codes.tsv": "a table of facts, restated in part in watchdog/ascend/codes.py",
+    "fault_codes.tsv": "a table of facts, restated in rules/faults.yaml",
     "npu_exporter_metric_help.txt": "names of another exporter, for its compatible names",
     "npu_exporter_metrics.tsv": "names of another exporter, for its compatible names",
 }

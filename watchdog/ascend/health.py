@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..faults import vocabulary
 from ..model import Sample
 from .answers import Asked, blocks, pairs
 from .cards import Cards, Home, labels_of
-from .codes import fault
 from .words import reading
 
 LEVELS = {"OK": 0, "WARNING": 1, "ALARM": 2, "CRITICAL": 3}
@@ -24,6 +24,17 @@ _PAGES = {
 }
 _KINDS = {"single": "correctable", "double": "uncorrectable"}
 _ECC = re.compile(r"(hbm|ddr) (single|double) bit (.+)")
+
+
+def fault(code: str, severity: str = "warning") -> dict[str, str]:
+    """Labels of ``accelerator_fault`` for a code in hexadecimal: code (lower-case 0x…), kind,
+    severity; that of the tool where the vocabulary does not know the code."""
+    known = vocabulary().ascend(code)
+    return {
+        "code": known.code,
+        "kind": known.kind,
+        "severity": known.severity if known.known else severity,
+    }
 
 
 def health_of(words: list[str]) -> int | None:
@@ -47,7 +58,7 @@ def health(text: str, ask: Asked, cards: Cards) -> Iterator[Sample]:
             yield Sample("accelerator_healthy", float(level < 2), labels_of(card))
             yield Sample("accelerator_health_level", float(level), labels_of(card))
         for code in re.findall(r"\b(?:0[xX])?([0-9A-Fa-f]{8})\b", told or ""):
-            yield Sample("accelerator_fault", 1.0, labels_of(card, **fault(int(code, 16))))
+            yield Sample("accelerator_fault", 1.0, labels_of(card, **fault(code)))
 
 
 def faults(text: str, ask: Asked, cards: Cards) -> Iterator[Sample]:
@@ -58,7 +69,7 @@ def faults(text: str, ask: Asked, cards: Cards) -> Iterator[Sample]:
         yield Sample("accelerator_faults", count, labels_of(card))
     for code, grade in re.findall(r"event id=0x([0-9A-Fa-f]{8})\b(?:, *severity=(\d))?", text):
         severity = {"0": "info", "1": "warning", "": "warning"}.get(grade, "critical")
-        yield Sample("accelerator_fault", 1.0, labels_of(card, **fault(int(code, 16), severity)))
+        yield Sample("accelerator_fault", 1.0, labels_of(card, **fault(code, severity)))
 
 
 def memory_errors(text: str, ask: Asked, cards: Cards) -> Iterator[Sample]:
