@@ -77,6 +77,7 @@ class RuleEngine:
         self._inputs_unknown = RuleState(_inputs_unknown_rule(self.settings.stale_after))
         self._inputs_series = AlertSeries("watchdog", INPUTS_UNKNOWN)
         self._last_ms: int | None = None
+        self._contexts: dict[int, Context] = {}
         self._install(groups)
 
     def _install(self, groups: Sequence[Group]) -> None:
@@ -171,6 +172,12 @@ class RuleEngine:
     # What templates see
 
     def _context(self, ms: int) -> Context:
+        """What templates see as of ``ms``; the last one is kept, most expansions are of one time."""
+        if self._contexts.get(ms) is None:
+            self._contexts = {ms: self._new_context(ms)}
+        return self._contexts[ms]
+
+    def _new_context(self, ms: int) -> Context:
         def query(text: str) -> list[tuple[Mapping[str, str], float]]:
             return self._rows(text, ms)
 

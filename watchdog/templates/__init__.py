@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .builtins import BUILTINS
 from .check import Remark, remarks
 from .execute import execute
-from .functions import NAMES, Context, Query, functions, parse_duration
+from .functions import NAMES, Context, Query, parse_duration
 from .parser import parse
 from .signature import CallError
 from .tree import Node, TemplateError, Text
@@ -36,7 +35,7 @@ _PREFIX = (
     "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}"
     "{{$externalURL := .ExternalURL}}{{$value := .Value}}"
 )
-_KNOWN = frozenset(BUILTINS) | NAMES
+_DECLARATIONS = 4  # actions in the prefix; an expansion starts with their variables set
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,15 @@ class Template:
             return self.text
         external = LabelMap(context.external_labels)
         data = AlertData(LabelMap(labels), external, context.external_url, value)
+        declared: list[list[object]] = [
+            ["$", data],
+            ["$labels", data.Labels],
+            ["$externalLabels", external],
+            ["$externalURL", data.ExternalURL],
+            ["$value", value],
+        ]
         try:
-            return execute(self.tree, data, {**BUILTINS, **functions(context)})
+            return execute(self.tree, declared, context.functions)
         except TemplateError as error:
             return (
                 f"<error expanding template: error executing template {self.name}: "
@@ -89,11 +95,11 @@ def parse_template(text: str, alert: str) -> tuple[Template, tuple[Remark, ...]]
     if "{{" not in text:
         return Template(text, name, (Text(0, text),), constant=True), ()
     try:
-        tree = parse(_PREFIX + text, _KNOWN)
+        tree = parse(_PREFIX + text, NAMES)
         found = remarks(tree)
     except TemplateError as error:
         raise TemplateError(error.message, max(0, error.offset - len(_PREFIX))) from None
     notes = tuple(
         Remark(note.message, max(0, note.offset - len(_PREFIX))) for note in found.remarks
     )
-    return Template(text, name, tree, False, found.queries, found.asks), notes
+    return Template(text, name, tree[_DECLARATIONS:], False, found.queries, found.asks), notes

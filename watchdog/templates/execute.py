@@ -47,13 +47,17 @@ class _Left(Exception):
         self.word = word
 
 
-def execute(tree: tuple[Node, ...], data: object, functions: Mapping[str, Signature]) -> str:
-    """Return the output. TemplateError carries Go's message and the offset of the blamed node.
+def execute(
+    tree: tuple[Node, ...], variables: list[list[object]], functions: Mapping[str, Signature]
+) -> str:
+    """Return the output; ``variables`` are pairs, the first of them ``$``, the data.
+
+    TemplateError carries Go's message and the offset of the blamed node.
 
     Its text is ``executing at <node>: message`` without the template's name and place, which only
     the caller knows.
     """
-    return _Run(functions, [["$", data]]).whole(tree, data)
+    return _Run(functions, variables).whole(tree, variables[0][1])
 
 
 def _shown(value: object) -> str:

@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 import re2
 
+from .builtins import BUILTINS
 from .goformat import sprintf, type_name
 from .signature import CallError, Signature
 from .values import ArgMap, Duration, LabelMap, Result, Sample, Time
@@ -36,13 +37,24 @@ def _no_query(text: str) -> Sequence[tuple[Mapping[str, str], float]]:
     raise CallError(f"no series to query for {text!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Context:
     """What an expansion may look at besides its alert."""
 
     query: Query = _no_query
     external_labels: Mapping[str, str] = field(default_factory=dict)
     external_url: str = ""
+
+    @cached_property
+    def functions(self) -> Mapping[str, Signature]:
+        """All functions, those that look outside bound to this context."""
+        return {
+            **BUILTINS,
+            **_FUNCTIONS,
+            "query": Signature(lambda text: _run(self, text), ("string",)),
+            "externalURL": Signature(lambda: self.external_url),
+            "pathPrefix": Signature(lambda: urlsplit(self.external_url).path),
+        }
 
 
 def to_float(value: object) -> float:
@@ -304,16 +316,6 @@ def _run(context: Context, text: str) -> Result:
     return Result(Sample(LabelMap(labels), value) for labels, value in context.query(text))
 
 
-def functions(context: Context) -> dict[str, Signature]:
-    """Prometheus' functions, those that look outside bound to ``context``."""
-    return {
-        **_FUNCTIONS,
-        "query": Signature(lambda text: _run(context, text), ("string",)),
-        "externalURL": Signature(lambda: context.external_url),
-        "pathPrefix": Signature(lambda: urlsplit(context.external_url).path),
-    }
-
-
 _STRING = ("string",)
 _FUNCTIONS: dict[str, Signature] = {
     "first": Signature(_first, ("template.queryResult",)),
@@ -345,4 +347,4 @@ _FUNCTIONS: dict[str, Signature] = {
     "toTime": Signature(lambda given: _time(to_float(given)), ("any",)),
     "toDuration": Signature(lambda given: _duration(to_float(given)), ("any",)),
 }
-NAMES = frozenset(functions(Context()))
+NAMES = frozenset(Context().functions)
