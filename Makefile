@@ -26,8 +26,7 @@ help: ## say what can be made
 
 .PHONY: run
 run: $(run_environment) ## start the daemon in the foreground (ARGS='--config FILE')
-	@exec $(python) -c 'import sys; sys.argv[0] = "vllm-watchdog"; sys.path[:] = filter(None, sys.path); \
-	from vllm_watchdog.watchdog.cli import main; main()' run $(ARGS)
+	@PYTHONSAFEPATH=1 exec $(python) -m vllm_watchdog.watchdog.cli run $(ARGS)
 
 .PHONY: test
 test: $(dev_environment) ## run all tests but the full-size proofs (ARGS='tests/promql -x')
