@@ -242,6 +242,46 @@ def _reap(process: subprocess.Popen[bytes]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class FilePart:
+    """A piece of a file: identity (device, inode), the whole file's size, the bytes."""
+
+    device: int
+    inode: int
+    size: int
+    data: bytes
+
+
+class RecordStream:
+    """An open device that gives one record a read."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self, limit: int) -> tuple[list[bytes], bool]:
+        """The records there are now, at most ``limit``, and whether older ones were overwritten
+        before they were read. Raises OSError.
+        """
+        records: list[bytes] = []
+        lost = False
+        while len(records) < limit:
+            try:
+                record = os.read(self._descriptor, 16384)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # EPIPE: the ring was faster; the next read goes on behind
+                lost = True
+                continue
+            if not record:
+                break
+            records.append(record)
+        return records, lost
+
+    def close(self) -> None:
+        """Let go of the device."""
+        os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True)
 class Files:
     """Files below ``root`` (``/`` in service, a fixture tree in tests). Paths are absolute node
     paths.
@@ -257,6 +297,19 @@ class Files:
         """At most ``limit`` bytes of a file. Raises OSError."""
         with self.path(path).open("rb") as stream:
             return stream.read(limit)
+
+    def part(self, path: str | Path, offset: int, limit: int) -> FilePart:
+        """At most ``limit`` bytes of a file from ``offset`` on, and which file that was (a name
+        may mean another one by now). Raises OSError.
+        """
+        with self.path(path).open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            stream.seek(offset)
+            return FilePart(status.st_dev, status.st_ino, status.st_size, stream.read(limit))
+
+    def records(self, path: str | Path) -> RecordStream:
+        """A device that gives one record a read (/dev/kmsg), never waited for. Raises OSError."""
+        return RecordStream(os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK))
 
     def text(self, path: str | Path, limit: int = MAX_OUTPUT) -> str:
         """A small file as text, undecodable bytes as U+FFFD. Raises OSError."""
