@@ -100,7 +100,7 @@ def forward(url: str, asked: Request) -> Reply:
         connection.request(asked.method, asked.path, asked.body, headers)
         answer = connection.getresponse()
         kept = ("content-type", "x-elastic-product")
-        given = {name: value for name, value in answer.getheaders() if name.lower() in kept}
+        given = {n.title(): value for n, value in answer.getheaders() if n.lower() in kept}
         return Reply(answer.status, answer.read(), given)
     finally:
         connection.close()
