@@ -3,7 +3,8 @@
 It runs one query at a time and decides nothing beyond what the tool states; formats are read in
 ``watchdog/nvidia``. Every series carries ``vendor="nvidia"`` and ``card`` (the lower-case PCI
 address without function; ``gpu0`` where an output has none; the MIG uuid for an instance).
-A reading that the tool does not have, or has damaged, gives no sample.
+A reading that the tool does not have, or has damaged, gives no sample. A MIG instance is a card of
+its own; its memory is counted in its parent's too.
 
 ======================================== ==========================================================
 accelerator_info                        1; uuid, bus_id, model, driver, index, minor, vbios;
@@ -109,15 +110,16 @@ class NvidiaSmi:
         expected = {card_name(name) or name for name in self.expected}
         deadline = system.clock.mono() + self.timeout
         answer = system.runner.run(QUERY, timeout=self.timeout)
-        found, gone = _read(answer), {lost.card for lost in messages.lost_cards(answer.text)}
-        if found is None and gone:
-            others = {*seen, *expected, *gpus_of_driver(system.files)} - gone
-            told = [sample for name in sorted(gone) for sample in outputs.gone(name)]
-            return [*told, *_one_by_one(system, deadline, sorted(others))]
-        if found is None:
+        said = outputs.around(answer.stdout)
+        found, gone = _read(answer, said), {lost.card for lost in messages.lost_cards(said)}
+        if found:
+            told = _told(system, deadline, found, seen, expected | gone)
+            return [*told, *outputs.warnings(said)]
+        if not gone:
             return _nothing({*seen, *expected})
-        warned = outputs.warnings(answer.text)
-        return [*_told(system, deadline, found, seen, expected), *warned]
+        others = {*seen, *expected, *gpus_of_driver(system.files)} - gone
+        lost = [sample for name in sorted(gone) for sample in outputs.gone(name)]
+        return [*lost, *_one_by_one(system, deadline, sorted(others))]
 
 
 def _nothing(wanted: Iterable[str]) -> Iterator[Yield]:
@@ -148,27 +150,23 @@ def _told(
         yield Checkpoint({"cards": known})
 
 
-def _read(answer: Finished) -> xml_log.Log | None:
-    """The log, or None where the tool says that it reaches no card. Raises SourceError."""
-    text = answer.text if len(answer.stdout) < 65536 else ""
+def _read(answer: Finished, said: str) -> xml_log.Log | None:
+    """The log, or None where the tool says that it reaches no card. Raises SourceError.
+
+    ``said`` is what the tool says around the log; one lost card spoils the exit status of all.
+    """
     if answer.truncated:
         raise SourceError("nvidia-smi: its answer does not end, it was cut")
-    if b"</nvidia_smi_log>" in answer.stdout:
-        if answer.code in (0, messages.INFOROM):
-            return xml_log.parse(answer.stdout)
-        raise SourceError(_why(answer, text))
-    if messages.lost_cards(answer.text) or answer.code == messages.NO_DEVICES:
+    lost = bool(messages.lost_cards(said))
+    good = lost or answer.code in (0, messages.INFOROM)
+    if good and outputs.is_whole_log(answer.stdout):
+        return xml_log.parse(answer.stdout)
+    if lost or answer.code == messages.NO_DEVICES or messages.no_devices(said):
         return None
-    if messages.no_devices(text):
-        return None
-    if answer.code == 0 and not messages.failure(text):
+    if answer.code == 0 and not messages.failure(said):
         return xml_log.parse(answer.stdout)  # which says what is wrong with it
-    raise SourceError(_why(answer, text))
-
-
-def _why(answer: Finished, text: str) -> str:
-    said = messages.failure(text) or messages.exit_words(answer.code)
-    return f"nvidia-smi: {said} (exit status {answer.code})"
+    why = messages.failure(said) or messages.exit_words(answer.code)
+    raise SourceError(f"nvidia-smi: {why} (exit status {answer.code})")
 
 
 def _seen(doc: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -227,7 +225,7 @@ def _one_by_one(system: System, deadline: float, names: Iterable[str]) -> Iterat
         answer = _answer(system, (*QUERY, "-i", f"{name}.0"), left / (len(asked) - at))
         if answer is None or answer.truncated:
             continue
-        if name in {lost.card for lost in messages.lost_cards(answer.text)}:
+        if name in {lost.card for lost in messages.lost_cards(outputs.around(answer.stdout))}:
             yield from outputs.gone(name)
         elif answer.code in (0, messages.INFOROM):
             yield from _single(answer, name)

@@ -604,3 +604,22 @@ def test_an_expected_card_may_be_written_as_the_tool_prints_it() -> None:
     found = list(NvidiaSmi(expected=("00000000:C1:00.0",)).collect(system_of(ONE)))
 
     assert values(found, "accelerator_present", C) == [0.0]
+
+
+def test_a_whole_log_beside_the_name_of_a_lost_card_tells_both() -> None:
+    text = ONE + "Unable to determine the device handle for GPU0000:C1:00.0: GPU is lost.\n"
+
+    found = list(NvidiaSmi().collect(system_of(Finished(15, text.encode()))))
+
+    assert values(found, "accelerator_healthy", A) == [1.0]
+    assert values(found, "accelerator_present", C) == [0.0]
+
+
+def test_a_log_cut_by_a_lost_card_is_asked_for_card_by_card() -> None:
+    answer = Finished(255, CUT.encode() + b"\n" + HANDLE.encode())
+    system = system_of(answer, seen=(A, C), **{f"{QUERY} -i {A}.0": Finished(0, ONE.encode())})
+
+    found = list(NvidiaSmi().collect(system))
+
+    assert values(found, "accelerator_present", C) == [0.0]
+    assert values(found, "accelerator_healthy", A) == [1.0]

@@ -41,7 +41,7 @@ _UNITS = {"C", "W", "%", "MHz", "MB", "MB/s"}
 
 def parse(text: str) -> Iterator[Sample]:
     """Samples of a dmon or pmon output. Raises SourceError when no line can be read."""
-    lines = text.splitlines()[:MAX_LINES]
+    lines = text.replace(", ", " ").splitlines()[:MAX_LINES]  # newer ones print CSV if asked
     header = next((line for line in lines if line.lstrip("# ").startswith(("gpu", "Date"))), "")
     names = header.lstrip("# ").split()
     at = lines.index(header) + 1 if header else 0
