@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 
+from . import trigonometry
+
 INF = math.inf
 NAN = math.nan
 _PER_LN2 = 1.442695040888963407359924681001892137
@@ -98,11 +100,6 @@ def _squarings(x: float, whole: float, fraction: float, inverse: bool) -> float:
         return math.copysign(INF, result)
 
 
-def atan2(y: float, x: float) -> float:
-    """The angle of the point (x, y) in radians."""
-    return math.atan2(y, x)
-
-
 def larger(a: float, b: float) -> float:
     """Go's math.Max: +Inf wins over NaN, NaN over numbers, +0 over -0."""
     if INF in (a, b):
@@ -179,26 +176,19 @@ def decimal(x: float) -> str:
     return text.removesuffix(".0")
 
 
-def _total(function: Unary) -> Unary:
-    """``function`` with NaN outside its domain and Inf where it overflows."""
-
-    def safe(x: float) -> float:
-        try:
-            return function(x)
-        except ValueError:
-            return NAN
-        except OverflowError:
-            return INF
-
-    return safe
-
-
 def sinh(x: float) -> float:
-    """The hyperbolic sine."""
-    try:
-        return math.sinh(x)
-    except OverflowError:
-        return math.copysign(INF, x)
+    """The hyperbolic sine, infinite where its exponential is."""
+    return math.copysign(exp(abs(x)) * 0.5, x) if abs(x) > 21 else math.sinh(x)
+
+
+def cosh(x: float) -> float:
+    """The hyperbolic cosine, infinite where its exponential is."""
+    return exp(abs(x)) * 0.5 if abs(x) > 21 else math.cosh(x)
+
+
+def acosh(x: float) -> float:
+    """The inverse hyperbolic cosine; NaN below 1."""
+    return math.acosh(x) if x >= 1 else NAN
 
 
 def atanh(x: float) -> float:
@@ -210,15 +200,15 @@ def atanh(x: float) -> float:
 
 FUNCTIONS: dict[str, Unary] = {
     "abs": abs,
-    "acos": _total(math.acos),
-    "acosh": _total(math.acosh),
-    "asin": _total(math.asin),
+    "acos": trigonometry.acos,
+    "acosh": acosh,
+    "asin": trigonometry.asin,
     "asinh": math.asinh,
-    "atan": math.atan,
+    "atan": trigonometry.atan,
     "atanh": atanh,
     "ceil": ceil,
-    "cos": _total(math.cos),
-    "cosh": _total(math.cosh),
+    "cos": trigonometry.cos,
+    "cosh": cosh,
     "deg": lambda x: x * 180 / math.pi,
     "exp": exp,
     "floor": floor,
@@ -227,10 +217,10 @@ FUNCTIONS: dict[str, Unary] = {
     "log2": log2,
     "rad": lambda x: x * math.pi / 180,
     "sgn": sign,
-    "sin": _total(math.sin),
+    "sin": trigonometry.sin,
     "sinh": sinh,
     "sqrt": sqrt,
-    "tan": _total(math.tan),
+    "tan": trigonometry.tan,
     "tanh": math.tanh,
 }
 """The functions that map each element of a vector by its value alone."""

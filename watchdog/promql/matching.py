@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import compress
 
 from ..model import NAME, Labels
-from . import gomath
+from . import gomath, trigonometry
 from .errors import EvaluationError
 from .nodes import Matching
 from .plan import Context, LabelMap, Renaming, ScalarOp, VectorOp, nameless, same_labels, unique
@@ -22,7 +22,7 @@ ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "/": gomath.div,
     "%": gomath.mod,
     "^": gomath.power,
-    "atan2": gomath.atan2,
+    "atan2": trigonometry.atan2,
 }
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,

@@ -53,12 +53,11 @@ class Select(VectorOp):
 
 
 class Timestamp(VectorOp):
-    """``timestamp(selector)``: the samples' own times in seconds. Under ``@`` an offset is
-    ignored, as in Prometheus."""
+    """``timestamp(selector)``: the samples' own times in seconds."""
 
     def __init__(self, selection: Selection, moment: Moment) -> None:
         self._selection = selection
-        self._moment = Moment(moment.at, 0 if moment.at else moment.offset)
+        self._moment = moment
         self._names = Renaming(nameless)
 
     def vector(self, now: int, context: Context) -> Columns:
