@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -299,13 +300,18 @@ class Files:
             return stream.read(limit)
 
     def part(self, path: str | Path, offset: int, limit: int) -> FilePart:
-        """At most ``limit`` bytes of a file from ``offset`` on, and which file that was (a name
-        may mean another one by now). Raises OSError.
+        """At most ``limit`` bytes of a regular file from ``offset`` on, and which file that was (a
+        name may mean another one by now). Raises OSError.
         """
-        with self.path(path).open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            stream.seek(offset)
-            return FilePart(status.st_dev, status.st_ino, status.st_size, stream.read(limit))
+        descriptor = os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(f"{path} is not a regular file")
+            data = os.pread(descriptor, limit, offset)
+        finally:
+            os.close(descriptor)
+        return FilePart(status.st_dev, status.st_ino, status.st_size, data)
 
     def records(self, path: str | Path) -> RecordStream:
         """A device that gives one record a read (/dev/kmsg), never waited for. Raises OSError."""
