@@ -15,12 +15,13 @@ from .words import address, numbered
 def names(table: Table) -> dict[Chip, str]:
     """The card name of each chip that has one: its address, else its NPU id."""
     places = Counter(chip.bus_id for chip in table.chips if chip.bus_id)
+    # Both chips of a 300I Duo (310P) have one address; chip 1 keeps its name when 0 is missing.
+    duo = any((chip.model or "").startswith("310P") for chip in table.chips)
     found: dict[Chip, str] = {}
     for chip in table.chips:
         place = address(chip.bus_id) if chip.bus_id else None
         if place:
-            # Both chips of a 300I Duo have one address; chip 1 keeps its name when 0 is missing.
-            shared = places[chip.bus_id or ""] > 1 or (chip.model or "").startswith("310P")
+            shared = duo or places[chip.bus_id or ""] > 1
             found[chip] = f"{place}/{chip.chip}" if shared and chip.chip else place
         elif chip.npu is not None:
             found[chip] = numbered(chip.npu, chip.chip)
