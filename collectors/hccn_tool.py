@@ -17,7 +17,7 @@ accelerator_link_counter_total               counter: the tool's own name (mac_â
 accelerator_link_counter_rate                counter; per second, of a captured time series
 accelerator_rdma_objects                     object: pd, mr, cq, qp
 accelerator_link_speed_bytes_per_second      also accelerator_link_max_speed_â€¦, _speed_info
-accelerator_link_transmit_bytes_per_second   also accelerator_link_receive_bytes_per_second
+accelerator_link_transmit_bytes_per_second   also _receive_, _peak_transmit_, _peak_receive_
 accelerator_link_fec_info                    1; mode, change, interleave
 accelerator_ping_round_trip_seconds          peer, path: roce, hccs, ub; seq
 accelerator_ping_first_round_trip_seconds    the first packet, with the address resolution in it

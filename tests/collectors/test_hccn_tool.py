@@ -246,6 +246,20 @@ def test_speed_and_bandwidth_are_in_bytes_per_second() -> None:
     assert value(load, "accelerator_link_transmit_bytes_per_second") == 1.5e6
 
 
+def test_a_peak_is_told_apart_from_the_mean() -> None:
+    found = read("Peak Bandwidth TX:       2.50 MB/sec\nPeak Bandwidth RX:       1.00 MB/sec\n")
+
+    assert value(found, "accelerator_link_peak_transmit_bytes_per_second") == 2.5e6
+    assert value(found, "accelerator_link_transmit_bytes_per_second") is None
+
+
+def test_a_module_without_lanes_has_one_power() -> None:
+    found = read("optical info:\npresent : present\ntemperature : NA\nTx Power : 1.5 mW\n")
+
+    assert value(found, "accelerator_optical_power_watts", direction="tx") == 0.0015
+    assert value(found, "accelerator_optical_temperature_celsius") is None
+
+
 def test_an_unknown_speed_is_no_value() -> None:
     assert read("Speed: Unknown!\n", "hccn_tool -i 0 -speed -g") == []
 

@@ -123,9 +123,11 @@ def speed(text: str, place: Place) -> Iterator[Sample]:
 
 
 def bandwidth(text: str, place: Place) -> Iterator[Sample]:
-    """``-bandwidth``: what went over the link in the time of measuring; a MB is 10^6 bytes."""
-    for direction, word in re.findall(r"Bandwidth ([TR])X\s*: *([\d.]{1,15}) *MB/s", text):
-        name = "transmit" if direction == "T" else "receive"
+    """``-bandwidth`` and ``-peak_bw``: what went over the link in the time of measuring; a MB is
+    10^6 bytes."""
+    pattern = r"(Peak )?Bandwidth ([TR])X[ \t]*: *([\d.]{1,15}) *MB/s"
+    for peak, direction, word in re.findall(pattern, text):
+        name = ("peak_" if peak else "") + ("transmit" if direction == "T" else "receive")
         number = _number(word)
         if number is not None:
             yield Sample(f"accelerator_link_{name}_bytes_per_second", number * MEGA, place.labels())

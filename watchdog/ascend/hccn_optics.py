@@ -15,8 +15,8 @@ from .hccn_place import Place, told
 _VALUE = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?) *(C|mV|mW|uW|dBm|mA|dB)?")
 _FACTORS = {"C": 1.0, "mV": 1e-3, "mW": 1e-3, "uW": 1e-6, "mA": 1e-3, "dB": 1.0}
 _VALUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (  # key, series, labels of its groups
-    (r"(tx|rx) power ?(\d{1,2})", "power_watts", ("direction", "lane")),
-    (r"(tx) bias ?(\d{1,2})", "bias_amperes", ("direction", "lane")),
+    (r"(tx|rx) power ?(\d{0,2})", "power_watts", ("direction", "lane")),
+    (r"(tx) bias ?(\d{0,2})", "bias_amperes", ("direction", "lane")),
     (r"(host|media) snr lane ?(\d{1,2})", "snr_decibels", ("side", "lane")),
     (r"(tx|rx)power (high|low) thres", "power_limit_watts", ("direction", "bound")),
     (r"vcc (high|low) thres", "supply_limit_volts", ("bound",)),
