@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..errors import ConfigError, Place, Problem
+from ..promql import EVER
 from .reading import Reading
 from .values import Group
 
@@ -58,6 +59,7 @@ def load(
     kept = tuple(g for g in found if any(fnmatchcase(g.name, pattern) for pattern in groups))
     problems += _unmatched(found, groups)
     problems += _too_long(kept, max_reach_ms)
+    problems.sort(key=lambda each: (each.place.file, each.place.line, each.place.column))
     if any(problem.severity == "error" for problem in problems):
         raise ConfigError(problems)
     return Pack(kept, _reach(kept), tuple(problems), tuple(skipped))
@@ -126,8 +128,8 @@ def _too_long(groups: Iterable[Group], most: int) -> list[Problem]:
     return [
         Problem(
             rule.place,
-            f"group {group.name!r}, rule {rule.number} ({rule.name}): looks back "
-            f"{_shown(rule.reach_ms)}, the node keeps at most {_shown(most)}",
+            f"group {group.name!r}, rule {rule.number} ({rule.name}): looks "
+            f"{_shown(rule.reach_ms)}, the node keeps at most {_shown(most)[5:]}",
             "record the series in a group with a longer interval, or evaluate the rule centrally",
         )
         for group in groups
@@ -137,12 +139,14 @@ def _too_long(groups: Iterable[Group], most: int) -> list[Problem]:
 
 
 def _shown(ms: int) -> str:
+    if ms >= EVER:
+        return "at a fixed time (@)"
     parts = []
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
         count, ms = divmod(ms, size)
         if count:
             parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"
+    return "back " + ("".join(parts) or "0s")
 
 
 def _reach(groups: Iterable[Group]) -> dict[str, int]:

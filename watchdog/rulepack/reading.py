@@ -70,10 +70,10 @@ class Reading(Strict):
 
     def _limit(self, path: Path, value: Any) -> int:
         text = self.text(path, value)
-        if text and not re.fullmatch(r"\d+", text):
-            self.error(path, f"limit: {text!r} is no whole number from 0 up")
+        if text and not re.fullmatch(r"-?\d{1,9}", text):
+            self.error(path, f"limit: {text!r} is no whole number")
             return 0
-        return int(text or 0)
+        return max(0, int(text or 0))
 
     def _duplicates(self, path: Path, rules: tuple[Rule, ...]) -> None:
         """Told, not refused: two alerts of one name are two proofs, unless they ask the same."""
@@ -95,7 +95,8 @@ class Reading(Strict):
             return None
         alert = self.text((*path, "alert"), entry.get("alert"))
         record = self.text((*path, "record"), entry.get("record"))
-        self.where = f"group {group!r}, rule {number} ({alert or record}): "
+        if alert or record:
+            self.where = f"group {group!r}, rule {number} ({alert or record}): "
         if bool(alert) == bool(record):
             which = "only one" if alert else "one"
             self.error(path, f"{which} of 'record' and 'alert' must be set")
@@ -135,7 +136,7 @@ class Reading(Strict):
         try:
             expr = load_expr(text)
         except PromqlError as error:
-            message = f"could not parse expression: {error}"
+            message = f"could not parse expression: {error.message}"
             self.in_text(path, text, error.offset, message, "error")
             return None
         if expr.type not in ("vector", "scalar"):
