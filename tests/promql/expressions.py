@@ -359,7 +359,7 @@ class Dataset:
                 f"absent({self.selector()})",
                 f"sort({inner})",
                 f"sort_desc({inner})",
-                f"timestamp({inner})",
+                f"timestamp(abs({inner}))",
                 f"timestamp({self.selector()}{pick.choice(['', ' offset 1m', ' @ end()'])})",
                 f"vector({self.scalar(1)})",
                 f"clamp({inner}, {self.scalar(0)}, {self.scalar(0)})",

@@ -176,16 +176,6 @@ def decimal(x: float) -> str:
     return text.removesuffix(".0")
 
 
-def sinh(x: float) -> float:
-    """The hyperbolic sine, infinite where its exponential is."""
-    return math.copysign(exp(abs(x)) * 0.5, x) if abs(x) > 21 else math.sinh(x)
-
-
-def cosh(x: float) -> float:
-    """The hyperbolic cosine, infinite where its exponential is."""
-    return exp(abs(x)) * 0.5 if abs(x) > 21 else math.cosh(x)
-
-
 def acosh(x: float) -> float:
     """The inverse hyperbolic cosine; NaN below 1."""
     return math.acosh(x) if x >= 1 else NAN
@@ -208,7 +198,7 @@ FUNCTIONS: dict[str, Unary] = {
     "atanh": atanh,
     "ceil": ceil,
     "cos": trigonometry.cos,
-    "cosh": cosh,
+    "cosh": trigonometry.cosh,
     "deg": lambda x: x * 180 / math.pi,
     "exp": exp,
     "floor": floor,
@@ -218,9 +208,9 @@ FUNCTIONS: dict[str, Unary] = {
     "rad": lambda x: x * math.pi / 180,
     "sgn": sign,
     "sin": trigonometry.sin,
-    "sinh": sinh,
+    "sinh": trigonometry.sinh,
     "sqrt": sqrt,
     "tan": trigonometry.tan,
-    "tanh": math.tanh,
+    "tanh": trigonometry.tanh,
 }
 """The functions that map each element of a vector by its value alone."""

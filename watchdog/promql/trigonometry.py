@@ -1,4 +1,4 @@
-"""Sine, tangent and their inverses by the Cephes rational approximations that Go uses.
+"""Sine, tangent, their inverses and hyperbolic relatives by the rational approximations of Go.
 
 The C library rounds some results otherwise in the last place. A value that becomes a label, a
 comparison for equality, or a difference of nearly equal values would show that.
@@ -49,6 +49,19 @@ _ATAN_BELOW = (
     4.853903996359136964868e02,
     1.945506571482613964425e02,
 )
+_SINH = (
+    -0.2630563213397497062819489e2,
+    -0.2894211355989563807284660366e4,
+    -0.8991272022039509355398013511e5,
+    -0.6307673640497716991184787251e6,
+)
+_SINH_BELOW = (
+    -0.173678953558233699533450911e3,
+    0.1521517378790019070696485176e5,
+    -0.6307673640497716991212077277e6,
+)
+_TANH = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
+_TANH_BELOW = (1.12811678491631932401e2, 2.23548839060100448583e3, 4.84406305325125486048e3)
 _REST_OF_HALF_PI = 6.123233995736765886130e-17
 _TAN_3_EIGHTHS = 2.41421356237309504880
 
@@ -159,3 +172,44 @@ def asin(x: float) -> float:
 def acos(x: float) -> float:
     """The angle with this cosine; NaN outside of -1 to 1."""
     return _PI / 2 - asin(x)
+
+
+def sinh(x: float) -> float:
+    """The hyperbolic sine, infinite where its exponential is."""
+    size = -x if x < 0 else x  # keeps the sign of a zero
+    if size <= 0.5:
+        square = size * size
+        value = _polynomial(square, _SINH[0], _SINH[1:]) * size
+        value /= _polynomial(square, 1.0, _SINH_BELOW)
+    elif size <= 21:
+        value = (math.exp(size) - 1 / math.exp(size)) * 0.5
+    else:
+        value = _exp(size) * 0.5
+    return -value if x < 0 else value
+
+
+def cosh(x: float) -> float:
+    """The hyperbolic cosine, infinite where its exponential is."""
+    size = abs(x)
+    if size > 21:
+        return _exp(size) * 0.5
+    return (math.exp(size) + 1 / math.exp(size)) * 0.5
+
+
+def tanh(x: float) -> float:
+    """The hyperbolic tangent."""
+    size = abs(x)
+    if x == 0 or not size < 44.014845965556528147:
+        return x if x == 0 or x != x else math.copysign(1.0, x)  # noqa: PLR0124
+    if size >= 0.625:
+        return math.copysign(1 - 2 / (math.exp(2 * size) + 1), x)
+    square = x * x
+    above = _polynomial(square, _TANH[0], _TANH[1:])
+    return x + x * square * above / _polynomial(square, 1.0, _TANH_BELOW)
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
