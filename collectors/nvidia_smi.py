@@ -111,7 +111,7 @@ class NvidiaSmi:
         deadline = system.clock.mono() + self.timeout
         answer = system.runner.run(QUERY, timeout=self.timeout)
         said = outputs.around(answer.stdout)
-        found, gone = _read(answer, said), {lost.card for lost in messages.lost_cards(said)}
+        found, gone = _read(answer, said), set(messages.lost_cards(said))
         if found:
             told = _told(system, deadline, found, seen, expected | gone)
             return [*told, *outputs.warnings(said)]
@@ -225,7 +225,7 @@ def _one_by_one(system: System, deadline: float, names: Iterable[str]) -> Iterat
         answer = _answer(system, (*QUERY, "-i", f"{name}.0"), left / (len(asked) - at))
         if answer is None or answer.truncated:
             continue
-        if name in {lost.card for lost in messages.lost_cards(outputs.around(answer.stdout))}:
+        if name in messages.lost_cards(outputs.around(answer.stdout)):
             yield from outputs.gone(name)
         elif answer.code in (0, messages.INFOROM):
             yield from _single(answer, name)

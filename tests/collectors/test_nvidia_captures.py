@@ -297,7 +297,8 @@ def topo(found: Found, driver: str, expected: str) -> None:
         found.same(1, len(found.values("accelerator_numa_node", card="gpu0")))
     else:
         assert word
-        found.same({word[0]}, {w.get("path") or w["status"] for w in gpus})
+        told = "status" if word[0] == "GNS" else "path"
+        found.same({word[0]}, {w.get(told) for w in gpus})
     if "NUMA 0 for 0-3" in expected:
         for gpu in range(8):
             found.expect("accelerator_numa_node", float(gpu // 4), card=f"gpu{gpu}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .fields import REASONS
+
 _ECC_OLD = {
     "total": "total",
     "device_memory": "device_memory",
@@ -25,21 +27,7 @@ def _ecc(counter: str) -> dict[str, Any]:
     }
 
 
-_REASONS = {
-    name: f"clocks_event_reasons.{name}"
-    for name in (
-        "gpu_idle",
-        "applications_clocks_setting",
-        "sw_power_cap",
-        "hw_slowdown",
-        "hw_thermal_slowdown",
-        "hw_power_brake_slowdown",
-        "sw_thermal_slowdown",
-        "sync_boost",
-        "display_clocks_setting",
-        "unknown",
-    )
-}
+_REASONS = {name: f"clocks_event_reasons.{name}" for name in REASONS}
 _COUNTERS = {
     "sw_power_cap": "sw_power_cap",
     "sync_boost": "sync_boost",

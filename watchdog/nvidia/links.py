@@ -140,7 +140,8 @@ def _matrix(lines: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     for at, line in enumerate(lines):
         names = line.split("CPU Affinity")[0].split()
         if names and names[0] == "GPU0":
-            return names, dict(_cells(row, len(names)) for row in lines[at + 1 :] if row.strip())
+            rows = dict(_cells(row, len(names)) for row in lines[at + 1 :] if row.strip())
+            return names, {name: row for name, row in rows.items() if name in names}
     return [], {}
 
 

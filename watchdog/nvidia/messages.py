@@ -6,13 +6,12 @@ All of it comes on standard output; the exit status counts first, the text tells
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from .values import card_name
 
 _ADDRESS = r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
 _HANDLE = re.compile(
-    rf"unable to determine the device handle for gpu\s*{_ADDRESS}\s*:\s*([^\r\n]*)", re.IGNORECASE
+    rf"unable to determine the device handle for gpu\s*{_ADDRESS}\s*:", re.IGNORECASE
 )
 _INFOROM = re.compile(rf"inforom is corrupted at gpu\s*{_ADDRESS}", re.IGNORECASE)
 _RESET_DONE = re.compile(rf"gpu\s*{_ADDRESS} was successfully reset", re.IGNORECASE)
@@ -55,21 +54,9 @@ NO_DEVICES = 6
 INFOROM = 14
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """A card that the tool names and cannot reach, with its reason."""
-
-    card: str
-    reason: str
-
-
-def lost_cards(text: str) -> list[Lost]:
+def lost_cards(text: str) -> list[str]:
     """Cards whose handle the tool could not get, in the order named, each once."""
-    found: dict[str, Lost] = {}
-    for address, reason in _HANDLE.findall(text):
-        name = card_name(address)
-        found.setdefault(name, Lost(name, reason.strip()[:120]))
-    return list(found.values())
+    return list(dict.fromkeys(card_name(address) for address in _HANDLE.findall(text)))
 
 
 def corrupt_inforoms(text: str) -> list[str]:

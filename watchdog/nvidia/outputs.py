@@ -110,7 +110,7 @@ def _text(text: str, command: str) -> Iterable[Said]:
 
 
 def _lost(shown: _Shown) -> Iterable[Said]:
-    return [sample for card in messages.lost_cards(shown.text) for sample in gone(card.card)]
+    return [sample for card in messages.lost_cards(shown.text) for sample in gone(card)]
 
 
 def _who(shown: _Shown) -> Iterable[Said]:

@@ -152,7 +152,6 @@ _NAMES: dict[str, str] = {
 class Text:
     """What a plain log says. ``attached`` None: it does not say how many GPUs there are."""
 
-    driver: str
     attached: int | None
     cards: tuple[Card, ...]
 
@@ -214,7 +213,7 @@ def parse(text: str) -> Text:
     short = attached is not None and attached > len(parts)
     cards = [_card(part, i, driver, short and part is parts[-1]) for i, part in enumerate(parts)]
     names = [card.name for card in cards]
-    return Text(driver, attached, tuple(c for c in cards if names.count(c.name) == 1))
+    return Text(attached, tuple(c for c in cards if names.count(c.name) == 1))
 
 
 def _take(part: _Part, path: str, value: str) -> None:

@@ -32,8 +32,6 @@ _TWINS = frozenset({"retired_pages.pending"})  # two elements of one meaning: Ye
 class Log:
     """A whole log. ``attached`` is the driver's own count, None where it does not say."""
 
-    driver: str
-    cuda: str
     attached: int | None
     cards: tuple[Card, ...]
 
@@ -48,8 +46,6 @@ def parse(data: bytes) -> Log:
     elements = root.findall("gpu")[:MAX_CARDS]
     cards = [_card(element, str(i), driver, lost) for i, element in enumerate(elements)]
     return Log(
-        driver if not trouble(driver) else "",
-        _text(root, "cuda_version"),
         int(attached) if attached.isdecimal() and len(attached) < 6 else None,
         tuple(_distrust_twins(cards)),
     )
