@@ -491,6 +491,22 @@ def test_tls_with_a_known_authority_and_never_without(
     assert script.sizes == [2]
 
 
+def test_the_library_writes_nothing_to_standard_error(
+    journal: Journal, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = Script()
+    write(journal, 1)
+    warned = {**ELASTIC, "Warning": '299 Elasticsearch-8.19.7 "this is old"'}
+    script.templates = Reply(404, {}, warned)
+    script.put = Reply(200, {}, warned)
+    Shipping(journal, "http://127.0.0.1:1").follower.step()
+    with wire(script) as url:
+        Shipping(journal, url).run()
+
+    assert script.sizes == [1]
+    assert capfd.readouterr() == ("", "")
+
+
 def test_another_host_is_asked_when_one_is_gone(journal: Journal) -> None:
     script = Script()
     write(journal, 1)

@@ -7,6 +7,7 @@ bulk whose answer was lost, and the first events after a start) is looked up bef
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ class Elasticsearch:
     name = "elasticsearch"
 
     def __init__(self, settings: Settings, host: str) -> None:
-        warnings.simplefilter("ignore", ElasticsearchWarning)  # they would go to standard error
+        _quiet()
         self.notes: list[str] = []
         self._settings, self._encoder = settings, Encoder(host)
         self._client: Client | None = None
@@ -212,6 +213,15 @@ class _Refusal(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
+
+
+def _quiet() -> None:
+    """Keep the library's own lines off standard error: the follower tells what changes."""
+    warnings.simplefilter("ignore", ElasticsearchWarning)
+    library = logging.getLogger("elastic_transport")
+    library.propagate = False
+    if not library.handlers:
+        library.addHandler(logging.NullHandler())
 
 
 def _connect(settings: Settings) -> Client:
