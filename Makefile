@@ -22,7 +22,7 @@ endif
 
 .PHONY: help
 help: ## say what can be made
-	@sed -n 's/^\([a-zA-Z%-]*\):.*## \(.*\)/make \1|\2/p' Makefile | sed 's/%/NAME/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub(/%/, "NAME", $$1); printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: $(run_environment) ## start the daemon in the foreground (ARGS='--config FILE')

@@ -1,7 +1,7 @@
 # Programs that come as ordinary packages of the machine's own distribution. Sourced by install.sh.
 # Each is installed only where its command is absent; none is started, and none is left enabled.
 
-# command[:package], one a line; the package has the command's name where none is written.
+# command[:package[,package]], one a line; the package has the command's name where none is written.
 readonly SYSTEM_PROGRAMS="
 nginx
 systemd-nspawn:systemd-container
@@ -10,7 +10,7 @@ netdata
 mtail
 fail2ban-client:fail2ban
 rg:ripgrep
-gcc
+gcc:gcc,libc6-dev
 mvn:maven
 java:default-jdk-headless
 "
@@ -22,7 +22,7 @@ has_program() { # services live in sbin, which is not on every user's PATH
 missing_packages() {
   local line
   for line in $SYSTEM_PROGRAMS; do
-    has_program "${line%%:*}" || echo "${line##*:}"
+    has_program "${line%%:*}" || tr , '\n' <<<"${line##*:}"
   done
 }
 
