@@ -131,7 +131,8 @@ class Reading(Strict):
     def _expr(self, path: Path, entry: Mapping[str, Any]) -> Expr | None:
         text = self.text(path, entry.get("expr"))
         if not text:
-            self.error(path, "'expr' must be set")
+            if not isinstance(entry.get("expr"), dict | list):
+                self.error(path, "'expr' must be set")
             return None
         try:
             expr = load_expr(text)
