@@ -7,7 +7,9 @@ event are of one mapping type (flattened), so that no two events can contradict 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timezone
+from json.encoder import encode_basestring
 from typing import Any
 
 from .model import Json, StoredEvent
@@ -18,6 +20,7 @@ DATASET = "vllm_watchdog"
 TEMPLATE = "logs-vllm_watchdog"
 TEMPLATE_VERSION = 1  # raise it with each change of the template
 RETENTION = "90d"
+KEPT = 1000  # texts kept of each sort
 SEVERITIES = {"info": 1, "warning": 2, "critical": 3}
 """``event.severity`` by our word."""
 
@@ -30,12 +33,17 @@ CATEGORIES = (
 """``event.category`` by the beginning of the kind; all others are ``host``."""
 
 
+_quoted: Callable[[str], str] = encode_basestring
+
+
 class Encoder:
     """Makes documents of one node's events. ``line`` is ``document`` as text, made faster."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._heads: dict[tuple[str, str], str] = {}
+        self._services: dict[str, str] = {}
+        self._moment = (-1.0, "")
 
     def document(self, event: StoredEvent) -> Json:
         """The event as a document."""
@@ -44,22 +52,20 @@ class Encoder:
 
     def line(self, event: StoredEvent) -> str:
         """The event as a document in one line of JSON."""
+        if event.recorded != self._moment[0]:
+            self._moment = (event.recorded, timestamp(event.recorded))
+        recorded = self._moment[1]
+        happened = recorded if event.time == event.recorded else timestamp(event.time)
         key = (event.kind, event.severity)
-        head = self._heads.get(key)
-        if head is None:
-            if len(self._heads) > 1000:
-                self._heads.clear()
-            head = self._heads[key] = self._head(*key)
-        service = ""
-        if '"service":' in event.labels_json:
-            name = json.loads(event.labels_json).get("service")
-            service = f',"service":{{"name":{json.dumps(name, ensure_ascii=False)}}}'
+        head = self._heads.get(key) or _kept(self._heads, key, self._head(*key))
+        labels = event.labels_json
+        service = self._services.get(labels)
+        if service is None:
+            service = _kept(self._services, labels, _service(labels))
         return (
-            f'{{"@timestamp":"{timestamp(event.time)}","message":'
-            f"{json.dumps(event.message, ensure_ascii=False)},"
-            f'"labels":{event.labels_json},"vllm_watchdog":{{"fields":{event.fields_json}}}{service},'
-            f'{head},"id":"{event.id}","sequence":{event.seq},'
-            f'"created":"{timestamp(event.recorded)}"}}}}'
+            f'{{"@timestamp":"{happened}","message":{_quoted(event.message)},"labels":{labels},'
+            f'"vllm_watchdog":{{"fields":{event.fields_json}}}{service},{head},"id":"{event.id}",'
+            f'"sequence":{event.seq},"created":"{recorded}"}}}}'
         )
 
     def _head(self, kind: str, severity: str) -> str:
@@ -80,6 +86,20 @@ class Encoder:
             },
         }
         return json.dumps(shared, ensure_ascii=False, separators=(",", ":"))[1:-2]
+
+
+def _kept(table: dict[Any, str], key: object, text: str) -> str:
+    """Keep what is worked out once and used often; a table that has grown large begins anew."""
+    if len(table) >= KEPT:
+        table.clear()
+    table[key] = text
+    return text
+
+
+def _service(labels_json: str) -> str:
+    """The ``service`` part of a document, from the event's labels; empty without one."""
+    name = json.loads(labels_json).get("service")
+    return f',"service":{{"name":{_quoted(name)}}}' if name else ""
 
 
 def timestamp(seconds: float) -> str:
@@ -124,9 +144,7 @@ def _mappings() -> dict[str, Any]:
             "@timestamp": {"type": "date"},
             "message": {"type": "text"},
             "ecs": {"properties": {"version": keyword}},
-            "data_stream": {
-                "properties": dict.fromkeys(("type", "dataset", "namespace"), keyword)
-            },
+            "data_stream": {"properties": dict.fromkeys(("type", "dataset", "namespace"), keyword)},
             "host": {"properties": {"name": keyword}},
             "log": {"properties": {"level": keyword}},
             "service": {"properties": {"name": keyword}},

@@ -18,6 +18,8 @@ FIELDS = 65536  # characters kept of an event's fields as JSON
 YEAR_9999 = 253_370_764_800.0  # Unix seconds; no calendar goes further
 DEPTH = 8  # levels kept of an event's fields
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 
 def stored(event: Event, seq: int, name: str, tick: Tick) -> StoredEvent:
     """The event as it is kept, under its place ``seq`` and its id ``name``."""
@@ -59,11 +61,13 @@ def row(event: StoredEvent) -> tuple[Any, ...]:
 
 def compact(value: object) -> str:
     """JSON without blanks. Raises ValueError for what is not plain."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def _text(text: str) -> str:
     """Text that every reader takes: valid UTF-8, no NUL."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
