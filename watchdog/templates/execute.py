@@ -30,6 +30,7 @@ from .tree import (
 from .values import METHODS, AlertData, ArgMap, LabelMap, Method, Sample
 
 _MOST = 1 << 20  # characters an expansion may have
+_STEPS = 100_000  # nodes an expansion may visit
 
 
 class _Missing:
@@ -75,6 +76,7 @@ class _Run:
     node: Node = field(default_factory=lambda: Text(0, ""))
     out: list[str] = field(default_factory=list)
     size: int = 0
+    steps: int = 0
 
     def whole(self, tree: tuple[Node, ...], data: object) -> str:
         self._walk(tree, data)
@@ -91,6 +93,9 @@ class _Run:
 
     def _walk(self, nodes: tuple[Node, ...], dot: object) -> None:
         for node in nodes:
+            self.steps += 1
+            if self.steps > _STEPS:
+                raise self._fail("too many steps")
             if isinstance(node, Text):
                 self._write(node.text)
             elif isinstance(node, Action):
@@ -196,15 +201,18 @@ class _Run:
         if isinstance(node, Function):
             return self._function(dot, node, node, (), _MISSING)
         if isinstance(node, Variable) and not node.names:
-            return next(pair[1] for pair in reversed(self.variables) if pair[0] == node.name)
+            return self._variable(node.name)
         return self._path(dot, node, (), _MISSING)
+
+    def _variable(self, name: str) -> object:
+        return next(pair[1] for pair in reversed(self.variables) if pair[0] == name)
 
     def _path(self, dot: object, node: Node, args: tuple[Node, ...], final: object) -> object:
         self.node = node
         if isinstance(node, Field):
             value, names = dot, node.names
         elif isinstance(node, Variable):
-            value, names = self._plain(dot, Variable(node.at, node.name)), node.names
+            value, names = self._variable(node.name), node.names
         else:
             assert isinstance(node, Chain)
             value, names = self._plain(dot, node.node), node.names

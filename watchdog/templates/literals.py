@@ -75,8 +75,10 @@ def _unquote(token: Token, mark: str) -> str:
                 raise TemplateError("invalid syntax", token.at)
             return char
         code = int(octal, 8) if octal else int(two or four or eight, 16)
-        if code > 0x10FFFF or (octal and code > 255):
+        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF or (octal and code > 255):
             raise TemplateError("invalid syntax", token.at)
+        if (octal or two) and code > 0x7F:
+            raise TemplateError("bytes that are no text are not supported", token.at)
         return chr(code)
 
     return _CODED.sub(decode, token.text[1:-1])
