@@ -13,6 +13,7 @@ COLLECTORS: dict[str, tuple[str, str]] = {
     "npu_smi": ("npu_smi", "NpuSmi"),
     "hccn_tool": ("hccn_tool", "HccnTool"),
     "nvidia_smi": ("nvidia_smi", "NvidiaSmi"),
+    "nvidia_links": ("nvidia_links", "NvidiaLinks"),
     "kernel_log": ("kernel_log", "KernelLog"),
     "ascend_log": ("ascend_log", "AscendLog"),
     "vllm_metrics": ("vllm_metrics", "VllmMetrics"),

@@ -13,8 +13,7 @@ from typing import Any, TextIO
 def make_log(stream: TextIO | None = None) -> Callable[..., None]:
     """A function ``log(message, level="info", **fields)`` that writes one line to ``stream``
     (standard error by default)."""
-    import structlog
-
+    structlog = _structlog()
     out = stream or sys.stderr
     processors: list[Any] = [structlog.processors.add_log_level]
     if out.isatty():
@@ -34,3 +33,18 @@ def make_log(stream: TextIO | None = None) -> Callable[..., None]:
         getattr(logger, level)(message, **{f"vllm_watchdog.{k}": v for k, v in fields.items()})
 
     return log
+
+
+def _structlog() -> Any:
+    """structlog without rich, which it would load for colourful tracebacks: a daemon on every node
+    does not keep 3 MB for what it never shows."""
+    held = sys.modules.get("rich")
+    sys.modules["rich"] = None  # type: ignore[assignment]  # the documented way to bar an import
+    try:
+        import structlog
+    finally:
+        if held is None:
+            del sys.modules["rich"]
+        else:
+            sys.modules["rich"] = held
+    return structlog

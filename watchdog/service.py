@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from .errors import ConfigError, Place, Problem
 from .greeting import greeting
 from .journal import Journal
 from .log import make_log
+from .options import Options
 from .outlets import make_outlets
 from .system import Notifier, System, hostname
 from .views import DaemonViews
@@ -34,18 +34,6 @@ if TYPE_CHECKING:
 GRACE = 8.0  # seconds from SIGTERM to the end of the process, whatever hangs
 FIRST_TICK = 2.5  # seconds: the collectors' first runs are over by then
 GREET_AT = 1  # the tick after which a person is told what was found
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line asked for. ``duration`` in seconds; None = until told to stop."""
-
-    config: Path | None = None
-    listen: str | None = None
-    state: Path | None = None
-    record: Path | None = None
-    duration: float | None = None
-    only_record: bool = False
 
 
 def configuration(options: Options) -> Loaded:

@@ -15,8 +15,9 @@ from .api import CollectorFigures, OutletFigures, Snapshot
 from .daemon import Daemon
 from .engine import CollectorState
 from .errors import ConfigError, Place, Problem
-from .model import NAME, Json, Labels, StoredEvent
+from .model import NAME, Json, Labels, Sample, StoredEvent, labelset
 from .promql import PromqlError, Scalar, String, Value, Vector
+from .system import hostname
 from .version import version
 from .wire import alert_doc, moment, number
 
@@ -41,11 +42,13 @@ class DaemonViews:
             counters = engine.rules.counters
             size = len(engine.window)
         journal = daemon.journal
+        shown = [item for item in series if not _bookkeeping(item[0])]
+        shown += compatible(series, daemon.loaded.config.compat)
         return Snapshot(
             version=self._version,
             ready=tick is not None,
             time=tick.wall if tick else 0.0,
-            series=[item for item in series if not _bookkeeping(item[0])],
+            series=shown,
             collectors=[_figures(name, state) for name, state in sorted(states.items())],
             outlets=self._outlets(),
             alerts=dict(alerts),
@@ -220,6 +223,26 @@ class _Table:
                 if found.get("service") == name
             ),
         }
+
+
+def compatible(
+    series: Sequence[tuple[Labels, float]], exporters: Sequence[str]
+) -> list[tuple[Labels, float]]:
+    """The same cards' figures under the names of the exporters asked for."""
+    if not exporters:
+        return []
+    from .compat import families
+
+    samples = [
+        Sample(dict(key)[NAME], value, tuple(pair for pair in key if pair[0] != NAME))
+        for key, value in series
+        if dict(key)[NAME].startswith("accelerator_")
+    ]
+    return [
+        (labelset(sample.labels, sample.name), sample.value)
+        for family in families(samples, exporters, hostname())
+        for sample in family.samples
+    ]
 
 
 def _bookkeeping(key: Labels) -> bool:

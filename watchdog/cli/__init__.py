@@ -6,12 +6,14 @@ input, no daemon where one is needed: one line each, no traceback.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ConfigError, WatchdogError
+from ..options import Options
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -21,6 +23,23 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Run one command and return its exit status; messages for a person go to standard error."""
+    try:
+        result = _command(argv)
+        return _start(result) if isinstance(result, Options) else result
+    except ConfigError as error:
+        return _complain(*(str(problem) for problem in error.problems))
+    except WatchdogError as error:
+        return _complain(str(error))
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing is wrong and nobody is listening.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _command(argv: Sequence[str]) -> int | Options:
+    """Run one command; the loop is not run here but asked for."""
     import typer
     from typer.main import get_command
 
@@ -38,17 +57,22 @@ def run(argv: Sequence[str]) -> int:
     except usage_error as error:
         error.show()
         return 2
-    except ConfigError as error:
-        return _complain(*(str(problem) for problem in error.problems))
-    except WatchdogError as error:
-        return _complain(str(error))
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing is wrong and nobody is listening.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    return result if isinstance(result, int) else 0
+    return result if isinstance(result, int | Options) else 0
+
+
+def _start(options: Options) -> int:
+    """Run the loop, with the command line's own modules and libraries out of memory."""
+    for name in list(sys.modules):
+        if name.startswith(f"{__name__}.") or name.partition(".")[0] in _LIBRARIES:
+            del sys.modules[name]
+            globals().pop(name.rpartition(".")[2], None)
+    gc.collect()
+    from ..service import serve
+
+    return serve(options)
+
+
+_LIBRARIES = frozenset({"typer", "click", "rich", "shellingham"})
 
 
 def _complain(*lines: str) -> int:

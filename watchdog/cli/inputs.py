@@ -12,7 +12,7 @@ from ...collectors import COLLECTORS, PER_SERVICE, capture_function
 from ..errors import ConfigError, NoData, NotSupported, Place, Problem, SourceError
 from ..model import Event, Page, Sample
 from ..wire import dumps, number, plain
-from .output import AsJson, print_json, print_table
+from .output import AsJson, print_json, print_table, visible
 
 ConfigFile = Annotated[
     Path | None,
@@ -209,11 +209,12 @@ def classify(
         place = Place(f"--source {source}")
         raise ConfigError(Problem(place, "no such source", "vllm, kernel or ascend"))
     for record in read(_read(file), source):
-        doc = record.doc()
+        doc = record.document()
         if as_json:
-            print(dumps(doc))
+            print(dumps(plain(doc)))
         else:
-            print(f"{doc['line']:>7}  {doc['severity']:<8}  {doc['kind']:<22}  {doc['text']}")
+            text = visible(doc["text"])
+            print(f"{doc['line']:>7}  {doc['severity']:<8}  {doc['kind']:<22}  {text}")
 
 
 def _read(file: Path) -> bytes:

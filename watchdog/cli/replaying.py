@@ -67,7 +67,19 @@ def test_rules(
 
     findings = run(files)
     if as_json:
-        print(dumps({"findings": [f.doc() for f in findings], "files": len(files)}, indent=2))
+        docs = [
+            {
+                "file": f.place.file,
+                "line": f.place.line,
+                "test": f.test,
+                "eval_time": f.eval_time,
+                "message": f.message,
+                "expected": f.expected,
+                "got": f.got,
+            }
+            for f in findings
+        ]
+        print(dumps({"findings": docs, "files": len(files)}, indent=2))
     else:
         for finding in findings:
             print(finding, file=sys.stderr)

@@ -1,4 +1,8 @@
-"""Commands that run the loop: run and record."""
+"""Commands that run the loop: run and record.
+
+They only say what is asked for; the loop starts when the command line is out of the way, so that
+its libraries do not stay in the daemon's memory.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ..options import Options
 from .inputs import ConfigFile
 
 
@@ -21,15 +26,13 @@ def run(
     record_to: Annotated[
         Path | None, typer.Option("--record", help="Also record inputs and decisions here.")
     ] = None,
-) -> None:
+) -> Options:
     """Watch this node until told to stop.
 
     Without a configuration it finds cards and vLLM servers by itself and observes only. SIGTERM
     or Ctrl-C ends it, SIGHUP reloads the configuration. Then ask it: `status`, `alerts`, `query`.
     """
-    from ..service import Options, serve
-
-    raise typer.Exit(serve(Options(config=config, listen=listen, state=state, record=record_to)))
+    return Options(config=config, listen=listen, state=state, record=record_to)
 
 
 def record(
@@ -38,18 +41,16 @@ def record(
     duration: Annotated[
         str | None, typer.Option("--for", help="How long, such as 10m; default until Ctrl-C.")
     ] = None,
-) -> None:
+) -> Options:
     """Record what this node's collectors say, and what would be decided, for `replay`.
 
     Runs the loop itself, without listener, acts or outlets.
     """
     from ..config.durations import positive
     from ..errors import ConfigError, Place, Problem
-    from ..service import Options, serve
 
     try:
         seconds = positive(duration) if duration is not None else None
     except ValueError as error:
         raise ConfigError(Problem(Place("--for"), str(error))) from error
-    options = Options(config=config, record=folder, duration=seconds, only_record=True)
-    raise typer.Exit(serve(options))
+    return Options(config=config, record=folder, duration=seconds, only_record=True)
