@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.support import peers
+from vllm_watchdog.watchdog import seriesnotation as notation
 from vllm_watchdog.watchdog.errors import ConfigError, Place
+from vllm_watchdog.watchdog.rulepack import read_text
+from vllm_watchdog.watchdog.rules import RuleEngine, Settings
 from vllm_watchdog.watchdog.ruletests import Finding, run
+from vllm_watchdog.watchdog.window import Window
 
 RULES = """
 groups:
@@ -425,3 +432,85 @@ def test_rule_may_look_back_further_in_tests_than_on_a_node(tmp_path: Path) -> N
     )
 
     assert passes(path)
+
+
+def random_rules(pick: random.Random) -> dict[str, Any]:
+    """Alerts over one metric, with random durations, and recordings of them."""
+    rules: list[dict[str, Any]] = []
+    for number in range(4):
+        rules.append({"record": f"r{number}", "expr": f"x > {pick.randint(0, 6)}"})
+        rule = {
+            "alert": f"A{pick.randint(0, 2)}",
+            "expr": pick.choice(["x > {}", "r{} > 2", "sum by (a) (x) > {}", "absent(r{})", "max_over_time(x[3m]) > {}"]).format(pick.randint(0, 3)),
+            "labels": {"rule": str(number), "v": pick.choice(["", "{{ $value }}", "{{ $labels.b }}"])},
+            "annotations": {"s": "{{ $labels.a }} {{ $value }} {{ with query \"sum(x)\" }}{{ . | first | value }}{{ end }}"},
+        }  # fmt: skip
+        for key in ("for", "keep_firing_for"):
+            if pick.random() < 0.6:
+                rule[key] = f"{pick.randint(0, 4)}m"
+        rules.append(rule)
+    return {"groups": [{"name": "g", "rules": rules}]}
+
+
+def random_series(pick: random.Random) -> list[dict[str, str]]:
+    """Series of x that rise, fall, end and pause."""
+    words = ["_", "_x3", "stale", "0x2", "5x4", "9", "1+1x6", "3-1x3"]
+    return [
+        {"series": f'x{{a="{a}",b="{b}"}}', "values": " ".join(pick.choices(words, k=8))}
+        for a in "pq"
+        for b in "12"
+    ]
+
+
+def firing(
+    rules: dict[str, Any], series: list[dict[str, str]], minutes: int
+) -> list[dict[str, Any]]:
+    """The alert tests that this engine would pass, one a minute and alert name."""
+    window = Window(86_400_000)
+    engine = RuleEngine(read_text(yaml.safe_dump(rules)), window, Settings(interval=60.0))
+    rows = {notation.series(s["series"]): notation.values(s["values"]) for s in series}
+    tests = []
+    for minute in range(minutes):
+        for key, values in rows.items():
+            value = values[minute] if minute < len(values) else None
+            if value is not None:
+                window.write(key, minute * 60_000, value, "input")
+        assert engine.evaluate(minute * 60_000).errors == ()
+        for name in ("A0", "A1", "A2"):
+            alerts = [alert for alert in engine.rule_alerts(name) if alert.state == "firing"]
+            expected = [
+                {
+                    "exp_labels": {k: v for k, v in alert.labels if k != "alertname"},
+                    "exp_annotations": dict(alert.annotations),
+                }
+                for alert in alerts
+            ]
+            tests.append({"eval_time": f"{minute}m", "alertname": name, "exp_alerts": expected})
+    return tests
+
+
+@pytest.mark.peer
+def test_promtool_sees_the_same_alerts_in_random_histories(tmp_path: Path) -> None:
+    names = []
+    for seed in range(12):
+        pick = random.Random(seed)
+        rules, series = random_rules(pick), random_series(pick)
+        test = {
+            "interval": "1m",
+            "input_series": series,
+            "alert_rule_test": firing(rules, series, 25),
+        }
+        (tmp_path / f"rules-{seed}.yaml").write_text(yaml.safe_dump(rules))
+        doc = {"rule_files": [f"rules-{seed}.yaml"], "tests": [test]}
+        (tmp_path / f"test-{seed}.yaml").write_text(yaml.safe_dump(doc))
+        names.append(f"test-{seed}.yaml")
+
+    done = subprocess.run(
+        [str(peers.require("promtool")), "test", "rules", *names],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr[:2000]) == (0, "")
