@@ -18,7 +18,9 @@ java_home() { # the oldest JDK under /usr/lib/jvm of at least the given major ve
 maven_zip() { # VERSION DIR -> the distribution's zip in DIR
   mvn --batch-mode -q -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
     -Dartifact="org.elasticsearch.distribution.integ-test-zip:elasticsearch:$1:zip" \
-    -DoutputDirectory="$2" -Dmdep.useBaseVersion=true </dev/null
+    -DoutputDirectory="$2" -Dmdep.useBaseVersion=true </dev/null >"$2/maven.log" 2>&1 && return
+  grep -m 1 ERROR "$2/maven.log" >&2
+  return 1
 }
 
 peer_user() {

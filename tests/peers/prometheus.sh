@@ -2,7 +2,8 @@
 #
 # They come from Debian's archive whatever this machine's own release is, and are unpacked into a
 # folder of their own: 3.x from unstable, 2.42 from Debian 12. They are static programs, so no
-# dependency is needed and nothing of the system changes. The mirror is the one apt already uses.
+# dependency is needed and nothing of the system changes. The mirror is the one apt already uses; it
+# may be a snapshot whose lists are past their date, but their signatures are checked.
 
 # Debian's Alertmanager reads its default templates from this folder, wherever itself lies.
 readonly ALERTMANAGER_TEMPLATES=/usr/share/prometheus/alertmanager
@@ -22,7 +23,7 @@ unpack_debian() { # SUITE DIR PACKAGE...
     "$(debian_mirror)" "$suite" >"$apt/sources.list"
   options=(-qq -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=-
     -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=
-    -o Acquire::Languages=none -o Acquire::Retries=3)
+    -o Acquire::Languages=none -o Acquire::Retries=3 -o Acquire::Check-Valid-Until=false)
   if apt-get "${options[@]}" update && (cd "$apt" && apt-get "${options[@]}" download "$@"); then
     for package in "$@"; do dpkg -x "$apt/${package}"_*.deb "$dir"; done
     rm -rf "$apt"
