@@ -170,6 +170,12 @@ def test_own_figures_are_on_the_page() -> None:
         assert line in page
 
 
+def test_a_collector_of_something_this_node_lacks_has_neither_succeeded_nor_failed() -> None:
+    absent = Snapshot(collectors=[CollectorFigures("npu_smi", False, absent=True)])
+
+    assert b"npu_smi" not in Exporter().render(absent, "")[0]
+
+
 @pytest.mark.parametrize("tool", ["promtool", "promtool-2.42"])
 def test_promtool_finds_nothing_to_complain_of(tool: str) -> None:
     own = [pair for pair in PAGE if not dict(pair[0])["__name__"].startswith("vllm:lone")]

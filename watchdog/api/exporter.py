@@ -84,6 +84,8 @@ def own_series(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
     for name, value in _scalars(snapshot):
         yield labelset({}, name), float(value)
     for collector in snapshot.collectors:
+        if collector.absent:
+            continue  # neither a success nor a failure
         labels = {"collector": collector.name}
         yield labelset(labels, "watchdog_collector_success"), float(collector.success)
         yield labelset(labels, "watchdog_collector_stalled"), float(collector.stalled)
