@@ -409,7 +409,8 @@ def _npu_event(found: Found) -> None:
     device = _DEVICE.search(found.text)
     if device is not None:
         fields["device"] = int(device[1])
-    found.marks["state"] = fields.get("state")
+    if "state" in fields:
+        found.marks["once"] = object()  # occur, recover, occur: each is an event
 
 
 def _bmc_event(found: Found) -> None:

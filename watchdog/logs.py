@@ -474,11 +474,13 @@ class Classifier:
         """Add a line to the CANN failure that it belongs to, or begin one."""
         last = self._events[-1] if self._events else None
         near = last is not None and line - last.last_line <= CANN_NEAR
-        if near and last is not None and (self._clock.apart(last.clock) or 0.0) > 60.0:
-            near = False
+        if last is not None and self._clock.own and last.clock.own:
+            near = near and (self._clock.apart(last.clock) or 0.0) <= 60.0
         if near and last is not None and last.failure is not None and last.failure.takes(found):
             last.failure.add(found)
             last.last_line = line
+            if self._clock.own:
+                last.clock = self._clock
             if last.told and not last.fields.get("code"):
                 self._fresh.append(last)
             if last.time is None:
@@ -522,7 +524,8 @@ def classify(
 ) -> list[LogRecord]:
     """The records of a whole log, in the order of their lines. See Classifier."""
     reader = Classifier(source, zone, reference)
-    return sorted(reader.feed(data) + reader.finish(), key=lambda record: record.line)
+    ended = data if data.endswith(b"\n") else data + b"\n"
+    return sorted(reader.feed(ended) + reader.finish(), key=lambda record: record.line)
 
 
 def _merge(event: _Event, other: _Event) -> None:

@@ -1,0 +1,191 @@
+"""The log of a vLLM server as events and counters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.system import fake_system
+from vllm_watchdog.collectors.vllm_log import VllmLog, capture
+from vllm_watchdog.watchdog.contracts import Collector
+from vllm_watchdog.watchdog.errors import SourceError
+from vllm_watchdog.watchdog.model import Checkpoint, Event, Sample
+from vllm_watchdog.watchdog.system import System
+
+DEAD = "(EngineCore pid=7) ERROR 11-14 22:13:00 [core.py:9] EngineCore encountered a fatal error.\n"
+FOREIGN = (
+    "RuntimeError: NPU out of memory. Tried to allocate 1.00 GiB (NPU 0; 60.00 GiB total capacity;"
+    " 5.00 GiB already allocated; 5.00 GiB current active; 0.50 GiB free; 6.00 GiB reserved in"
+    " total by PyTorch)\n"
+)
+
+
+class Node:
+    """A folder with a log, and a collector that follows it over its runs."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.path = root / "a.log"
+        self.path.write_text("")
+        self.system: System = fake_system(root=root)
+        self.collector = VllmLog("s", ("/*.log",), **settings)
+        self.run()
+
+    def run(self) -> list[Any]:
+        found = list(self.collector.collect(self.system))
+        for item in found:
+            if isinstance(item, Checkpoint):
+                self.system.checkpoints.put(self.collector.instance, item.doc)
+        return found
+
+    def write(self, text: str) -> list[Any]:
+        with self.path.open("a") as stream:
+            stream.write(text)
+        return self.run()
+
+
+def events(found: list[Any]) -> list[Event]:
+    return [item for item in found if isinstance(item, Event)]
+
+
+def counts(found: list[Any]) -> dict[str, float]:
+    samples = [x for x in found if isinstance(x, Sample) and x.name == "log_events_total"]
+    return {dict(x.labels)["kind"]: x.value for x in samples if x.value}
+
+
+def test_it_is_a_collector() -> None:
+    assert isinstance(VllmLog("s"), Collector)
+
+
+def test_a_dead_engine_is_an_urgent_event_and_a_count(tmp_path: Path) -> None:
+    found = Node(tmp_path).write(DEAD)
+
+    (event,) = events(found)
+    assert (event.kind, event.severity, event.urgent) == ("engine_dead", "critical", True)
+    assert (event.labels, event.fields["pid"]) == ((("service", "s"),), 7)
+    assert event.message == DEAD.strip()
+    assert counts(found) == {"engine_dead": 1.0}
+
+
+def test_the_year_comes_from_the_clock(tmp_path: Path) -> None:
+    # The clock stands at 2023-11-14 22:13:20 UTC.
+    from datetime import timezone
+
+    from vllm_watchdog.watchdog.logevents import LogBook
+
+    node = Node(tmp_path, book=LogBook("vllm", {"service": "s"}, timezone.utc))
+    (event,) = events(node.write(DEAD))
+
+    assert event.time == 1_700_000_000.0 - 20.0
+
+
+def test_counters_are_there_from_the_first_run_and_stay(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    samples = {dict(x.labels)["kind"]: x.value for x in node.run() if isinstance(x, Sample)}
+    node.write(DEAD)
+
+    assert samples["engine_dead"] == 0.0
+    assert counts(node.run()) == {"engine_dead": 1.0}
+
+
+def test_memory_that_another_holds_counts_under_both_words(tmp_path: Path) -> None:
+    found = Node(tmp_path).write(FOREIGN)
+
+    assert counts(found) == {"oom_device": 1.0, "oom_foreign_process": 1.0}
+
+
+def test_an_engine_that_was_stopped_is_told_but_not_counted(tmp_path: Path) -> None:
+    stop = "(APIServer pid=1) INFO 11-14 22:12:59 [launcher.py:9] [shutdown] API server: shutdown triggered\n"
+    found = Node(tmp_path).write(stop + DEAD)
+
+    assert [event.kind for event in events(found)] == ["lifecycle", "engine_dead"]
+    assert counts(found) == {"lifecycle": 1.0}
+
+
+def test_requests_are_counted_by_their_access_lines(tmp_path: Path) -> None:
+    line = 'INFO:     192.0.2.1:4 - "POST /v1/completions HTTP/1.1" {}\n'
+    found = Node(tmp_path).write(
+        line.format("200 OK") * 3 + line.format("500 Internal Server Error")
+    )
+
+    requests = {
+        dict(x.labels)["status"]: x.value
+        for x in found
+        if isinstance(x, Sample) and x.name == "log_requests_total"
+    }
+    assert requests == {"2xx": 3.0, "5xx": 1.0}
+
+
+def test_an_access_line_tells_its_route_only(tmp_path: Path) -> None:
+    line = 'INFO:     192.0.2.1:4 - "POST /v1/completions?user=alice HTTP/1.1" 500 Internal Server Error\n'
+    (event,) = events(Node(tmp_path).write(line))
+
+    assert event.message == "POST /v1/completions 500"
+
+
+def test_a_flood_is_counted_and_its_events_are_bounded(tmp_path: Path) -> None:
+    line = 'INFO:     192.0.2.1:4 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n'
+    found = Node(tmp_path).write(line * 900)
+
+    kinds = [event.kind for event in events(found)]
+    assert (len(kinds), kinds[-1]) == (51, "log_flood")
+    assert counts(found) == {"request_error_server": 900.0}
+
+
+def test_what_users_wrote_never_leaves(tmp_path: Path) -> None:
+    text = (
+        "(EngineCore pid=7) ERROR 11-14 22:13:00 [dump_input.py:7] Dumping input data for V1 LLM"
+        " engine (v0.11.0) with config: x, prompt: SECRET\n"
+        "INFO 11-14 22:13:00 [logger.py:43] Received request cmpl-1: prompt: SECRET, params: x\n"
+    )
+    found = Node(tmp_path).write(text)
+
+    assert len(events(found)) == 1
+    assert "SECRET" not in repr(found)
+
+
+def test_nothing_new_needs_no_checkpoint(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.write(DEAD)
+
+    assert not [item for item in node.run() if isinstance(item, Checkpoint)]
+
+
+def test_a_restart_neither_loses_nor_repeats(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.write(DEAD)
+    node.collector = VllmLog("s", ("/*.log",))
+    repeated = events(node.run())
+    with node.path.open("a") as stream:
+        stream.write(DEAD)
+
+    assert (repeated, [event.kind for event in events(node.run())]) == ([], ["engine_dead"])
+
+
+def test_a_service_without_a_log_yet_has_counters_only(tmp_path: Path) -> None:
+    found = list(VllmLog("s", ("/none/*.log",)).collect(fake_system(root=tmp_path)))
+
+    assert events(found) == []
+    assert {"log_events_total"} == {x.name for x in found if isinstance(x, Sample)}
+
+
+def test_a_log_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.log").mkdir()
+
+    with pytest.raises(SourceError, match=r"a\.log"):
+        list(VllmLog("s", ("/*.log",)).collect(fake_system(root=tmp_path)))
+
+
+def test_a_saved_log_gives_its_events() -> None:
+    assert [x.kind for x in capture(DEAD.encode()) if isinstance(x, Event)] == ["engine_dead"]
+
+
+def test_a_saved_log_without_faults_is_fine() -> None:
+    assert capture(b"INFO 01-02 03:04:05 [x.py:1] hello\n") == []
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"\0\0", bytes(range(32)) * 100])
+def test_what_is_no_log_is_refused(data: bytes) -> None:
+    with pytest.raises(SourceError):
+        capture(data)
