@@ -21,6 +21,7 @@ COLLECTORS: dict[str, tuple[str, str]] = {
     "vllm_probe": ("vllm_probe", "VllmProbe"),
     "host": ("host", "HostFigures"),
     "numa": ("numa", "Numa"),
+    "l3": ("l3", "L3"),
 }
 """Name of a collector → its module in this folder and its class there."""
 

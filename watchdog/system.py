@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import CommandTimeout, HttpError, NotSupported
+from .perf import Perf, RealPerf
+from .sockets import RealSockets, Sockets
 
 if TYPE_CHECKING:
     import requests
@@ -332,6 +334,10 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def link(self, path: str | Path) -> str:
+        """Where a symbolic link points, as written. Raises OSError."""
+        return os.readlink(self.path(path))
+
     def glob(self, pattern: str) -> list[str]:
         """Node paths that match a pattern, sorted."""
         import glob as globbing
@@ -641,3 +647,5 @@ class System:
     http: Http = field(default_factory=RealHttp)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     host: Host = field(default_factory=RealHost)
+    perf: Perf = field(default_factory=RealPerf)
+    sockets: Sockets = field(default_factory=RealSockets)
