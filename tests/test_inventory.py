@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_watchdog.watchdog.inventory import infos, resolve, visible
+from vllm_watchdog.watchdog.inventory import Pins, infos, resolve, visible
 from vllm_watchdog.watchdog.model import labelset
 
 
@@ -49,3 +49,32 @@ def test_visible_devices_are_counted_in_the_tools_order() -> None:
 
 def test_visible_devices_may_be_uuids_and_unknown_ones_are_left_out() -> None:
     assert visible(["GPU-bb", "GPU-cc", "9", "x"], "nvidia", CARDS) == ["0000:64:00"]
+
+
+def test_a_name_is_pinned_to_the_card_it_first_meant() -> None:
+    pins = Pins()
+    renumbered = infos([key(vendor="nvidia", card="0000:64:00", index="0")])
+
+    assert pins.card("gpu 0", CARDS) == "0000:53:00"
+    assert pins.card("gpu 0", renumbered) == "0000:53:00"
+    assert pins.moved == {"gpu 0": "0000:64:00"}
+
+
+def test_a_pin_outlives_the_process_and_the_card() -> None:
+    pins = Pins({"gpu 0": "0000:53:00"})
+
+    assert pins.card("gpu 0", []) == "0000:53:00"
+    assert not pins.changed
+
+
+def test_an_address_needs_no_pin() -> None:
+    pins = Pins()
+
+    assert pins.card("0000:99:00", CARDS) == "0000:99:00"
+    assert (pins.kept, pins.changed) == ({}, False)
+
+
+def test_an_unseen_card_is_not_pinned() -> None:
+    pins = Pins()
+
+    assert (pins.card("gpu 9", CARDS), pins.kept) == (None, {})

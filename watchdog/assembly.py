@@ -13,10 +13,11 @@ from .config import CollectorSettings, Config, Service
 from .contracts import Collector
 from .discovery import Server, servers
 from .errors import Place, Problem
-from .inventory import Info, resolve, visible
+from .inventory import Info, Pins, visible
 from .model import Page, labelset
-from .system import System
+from .system import Runner, System
 
+CARD_TOOLS = {"npu_smi": "npu-smi", "nvidia_smi": "nvidia-smi"}
 EVERY_TICK = frozenset({"npu_smi", "nvidia_smi", "host", "vllm_metrics", "vllm_log", "kernel_log"})
 
 
@@ -46,20 +47,35 @@ def check_names(config: Config) -> list[Problem]:
     return problems
 
 
-def node_collectors(config: Config) -> list[Collector]:
-    """The collectors that run once on this node."""
+def node_collectors(config: Config, runner: Runner) -> list[Collector]:
+    """The collectors that run once on this node.
+
+    Cards that services name must be there; with the tools of one vendor only, it is clear whose.
+    """
     built = []
+    tools = [name for name, program in CARD_TOOLS.items() if runner.which(program)]
+    named = _named_cards(config) if len(tools) == 1 else ()
     for name in COLLECTORS:
         settings = config.collectors.get(name, CollectorSettings())
         if name in PER_SERVICE or not settings.enabled:
             continue
         options = _options(name, config, settings)
-        if settings.expected:
-            options["expected"] = settings.expected
+        expected = (*settings.expected, *(named if name in tools else ()))
+        if expected:
+            options["expected"] = tuple(dict.fromkeys(expected))
         if settings.files:
             options["files"] = settings.files
         built.append(_build(name, options))
     return built
+
+
+def _named_cards(config: Config) -> tuple[str, ...]:
+    """Every card that a service names by its address."""
+    found: list[str] = []
+    for service in config.services.values():
+        standby = service.standby.cards if service.standby else ()
+        found += [card for card in (*service.cards, *service.spares, *standby) if " " not in card]
+    return tuple(found)
 
 
 def service_collectors(config: Config, services: Mapping[str, Service]) -> list[Collector]:
@@ -133,7 +149,10 @@ def _service(server: Server, cards: Sequence[Info]) -> Service:
 
 
 def service_facts(
-    services: Mapping[str, Service], cards: Sequence[Info], modes: Mapping[str, str] | None = None
+    services: Mapping[str, Service],
+    cards: Sequence[Info],
+    pins: Pins,
+    modes: Mapping[str, str] | None = None,
 ) -> Page:
     """What is known of the services without asking them: their cards, targets and modes.
 
@@ -144,7 +163,7 @@ def service_facts(
     vendors = {info.get("card", ""): info.get("vendor", "") for info in cards}
     for name, service in services.items():
         for configured in service.cards:
-            card = resolve(configured, cards)
+            card = pins.card(configured, cards)
             if card is None:
                 continue
             vendor = vendors.get(card) or ("ascend" if card.startswith("npu") else "")

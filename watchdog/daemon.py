@@ -23,7 +23,7 @@ from .config import Config, Service
 from .contracts import Collector
 from .engine import Engine, EngineSettings
 from .errors import ConfigError, Problem
-from .inventory import Info, infos
+from .inventory import Info, Pins, infos
 from .journal import Journal, JournalError
 from .labeller import Labeller
 from .model import Batch, Decisions, Event, Inputs, Tick
@@ -99,6 +99,8 @@ class Daemon:
         self.seen = Seen(dict(loaded.config.services))
         self.scheduler = Scheduler(system, self.inbox, self.labels, log)
         self.engine = Engine(_settings(loaded.config, self.labels), loaded.groups)
+        self.pins = Pins()
+        self._moved: dict[str, str] = {}
         self.journal_error: str | None = None
         self.journal_errors = 0
         self.last_tick: Tick | None = None
@@ -138,6 +140,7 @@ class Daemon:
         self.journal = journal
         for instance, doc in journal.checkpoints().items():
             self.system.checkpoints.put(instance, doc)
+        self.pins = Pins(journal.load_state("pins"))
 
     def reload(self, loaded: Loaded) -> None:
         """Take over another configuration between two ticks; unchanged rules keep their alerts."""
@@ -164,9 +167,8 @@ class Daemon:
         self.recorder = None
         self.record(folder.with_name(f"{folder.name}.{self._recordings}"))
 
-    @staticmethod
-    def _collectors(config: Config, services: Mapping[str, Service]) -> list[Collector]:
-        return [*node_collectors(config), *service_collectors(config, services)]
+    def _collectors(self, config: Config, services: Mapping[str, Service]) -> list[Collector]:
+        return [*node_collectors(config, self.system.runner), *service_collectors(config, services)]
 
     def _exchange(self, before: Mapping[str, Collector], after: Mapping[str, Collector]) -> None:
         """Stop the collectors that are gone or changed, start what is new or changed."""
@@ -207,7 +209,7 @@ class Daemon:
         """Start the collectors and look for servers."""
         config = self.loaded.config
         self.scheduler.start()
-        self.scheduler.add(node_collectors(config))
+        self.scheduler.add(node_collectors(config, self.system.runner))
         self.scheduler.add(service_collectors(config, config.services))
         self._tell("daemon_started", f"vllm-watchdog {version()} watches this node")
 
@@ -253,7 +255,7 @@ class Daemon:
 
     def _own_batches(self, tick: Tick) -> list[Batch]:
         """What the daemon itself knows: services' facts and schedules, as inputs like any other."""
-        facts = service_facts(self.seen.services, self.seen.cards)
+        facts = service_facts(self.seen.services, self.seen.cards, self.pins)
         batches = [Batch("services", (self._facts.page(facts, 0),))]
         if self.loaded.config.schedules:
             page = self._schedules.page(tick.wall)
@@ -314,6 +316,8 @@ class Daemon:
     def _housekeeping(self, tick: Tick) -> None:
         if not self.loaded.config.services and self._is_due("look", LOOK_EVERY, tick):
             self._look_for_servers()
+        if self.journal is not None and (self.pins.changed or self.pins.moved != self._moved):
+            self._keep_pins(self.journal)
         if self.journal is not None and self._is_due("prune", PRUNE_EVERY, tick):
             self._prune(self.journal)
 
@@ -335,6 +339,20 @@ class Daemon:
             self.system.files.write(folder / STATE_FILE, json.dumps(doc).encode())
         except OSError as error:
             self._tell("state_unsaved", f"{folder / STATE_FILE}: {error.strerror}", "warning")
+
+    def _keep_pins(self, journal: Journal) -> None:
+        """Save names newly resolved; tell, once, of a name that came to mean another card."""
+        if self.pins.changed:
+            try:
+                journal.save_state("pins", self.pins.kept)
+                self.pins.changed = False
+            except JournalError as error:
+                self._journal_failed(str(error))
+        for name, card in self.pins.moved.items():
+            if self._moved.get(name) != card:
+                text = f"{name} is pinned to {self.pins.kept[name]} but now means {card}"
+                self._tell("card_moved", text, "warning")
+        self._moved = dict(self.pins.moved)
 
     def _prune(self, journal: Journal) -> None:
         try:

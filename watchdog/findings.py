@@ -13,15 +13,13 @@ from typing import Any
 import yaml
 
 from ..collectors import collector_class
-from .assembly import discovered, node_collectors, service_collectors
+from .assembly import CARD_TOOLS, discovered, node_collectors, service_collectors
 from .config import Config, Service, load
 from .contracts import Collector
 from .inventory import Info, infos
 from .model import NAME, Batch
 from .scheduler import run_once
 from .system import System
-
-CARD_TOOLS = ("npu_smi", "nvidia_smi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +101,4 @@ def collectors_for(system: System, config: Path | None) -> Sequence[Collector]:
     services = settings.services
     if not services:
         services = dict(discovered(system, ()))
-    return [*node_collectors(settings), *service_collectors(settings, services)]
+    return [*node_collectors(settings, system.runner), *service_collectors(settings, services)]

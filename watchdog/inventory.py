@@ -50,6 +50,32 @@ def resolve(name: str, cards: Sequence[Info]) -> str | None:
     return None
 
 
+class Pins:
+    """Names that were resolved once and hold from then on, across restarts and renumbering.
+
+    ``kept`` is what to save; ``changed`` says whether it was added to since the last save;
+    ``moved`` holds names that now mean another card than the pinned one.
+    """
+
+    def __init__(self, kept: Mapping[str, str] | None = None) -> None:
+        self.kept = dict(kept or {})
+        self.changed = False
+        self.moved: dict[str, str] = {}
+
+    def card(self, name: str, cards: Sequence[Info]) -> str | None:
+        """The card that ``name`` was first resolved to; None while no such card was seen."""
+        now = resolve(name, cards)
+        if now == name or now is None:
+            return self.kept.get(name, now)
+        self.changed = self.changed or name not in self.kept
+        pinned = self.kept.setdefault(name, now)
+        if pinned == now:
+            self.moved.pop(name, None)
+        else:
+            self.moved[name] = now
+        return pinned
+
+
 def visible(devices: Sequence[str], vendor: str, cards: Sequence[Info]) -> list[str]:
     """The cards that entries of a visible-devices variable mean, in its order.
 
