@@ -30,6 +30,14 @@ SIMPLE: dict[str, Callable[[Floats], float]] = {
 }
 """The aggregations without a parameter."""
 
+_OF_ONE: dict[str, Callable[[float], float]] = {
+    "avg": (0.0).__add__,
+    "max": float,
+    "min": float,
+    "sum": (0.0).__add__,
+}
+"""What they give for a single value, where that is simple: adding a zero makes -0 to +0."""
+
 
 def grouping(names: Sequence[str], *, without: bool) -> Callable[[Labels], Labels]:
     """How a label set becomes its group's: ``by (names)`` or ``without (names)``."""
@@ -63,6 +71,11 @@ class Groups:
             self._pick = [_picker(members) for members in self.members]
             self._labels = labels
 
+    @property
+    def single(self) -> bool:
+        """Is each element a group of its own?"""
+        return len(self.names) == len(self._labels or ())
+
     def values(self, values: list[float]) -> list[Floats]:
         """Each group's values."""
         if len(self._pick) == 1:
@@ -81,12 +94,11 @@ def _picker(members: list[int]) -> Callable[[list[float]], Floats]:
 class Aggregated(VectorOp):
     """An aggregation without a parameter."""
 
-    def __init__(
-        self, inner: VectorOp, groups: Groups, function: Callable[[Floats], float]
-    ) -> None:
+    def __init__(self, inner: VectorOp, groups: Groups, name: str) -> None:
         self._inner = inner
         self._groups = groups
-        self._function = function
+        self._function = SIMPLE[name]
+        self._of_one = _OF_ONE.get(name)
         self._input: Columns = EMPTY
         self._result: Columns = EMPTY
 
@@ -94,9 +106,13 @@ class Aggregated(VectorOp):
         """One element per group."""
         columns = self._inner.vector(now, context)
         if columns is not self._input:
-            self._groups.learn(columns[0])
-            values = [self._function(group) for group in self._groups.values(columns[1])]
-            self._result = self._groups.names, values
+            groups = self._groups
+            groups.learn(columns[0])
+            if self._of_one is not None and groups.single:
+                values = list(map(self._of_one, columns[1]))
+            else:
+                values = list(map(self._function, groups.values(columns[1])))
+            self._result = groups.names, values
             self._input = columns
         return self._result
 

@@ -161,7 +161,7 @@ class Compiler:
         inner = self.vector(node.expr)
         group = grouping(node.grouping, without=node.without)
         if node.op in SIMPLE:
-            return Aggregated(inner, Groups(group), SIMPLE[node.op])
+            return Aggregated(inner, Groups(group), node.op)
         assert node.param is not None
         if node.op == "count_values":
             return CountValues(inner, text(node.param), node.grouping, without=node.without)

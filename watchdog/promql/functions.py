@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import itemgetter
 
 from ..model import Labels
 from . import dates, gomath, histograms
@@ -224,7 +225,7 @@ class OfBuckets(VectorOp):
         self._function = function
         self._labels: tuple[Labels, ...] | None = None
         self._names: tuple[Labels, ...] = ()
-        self._layout: list[list[tuple[float, int]]] = []
+        self._layouts: list[Layout] = []
 
     def vector(self, now: int, context: Context) -> Columns:
         """The function of each histogram's buckets."""
@@ -233,8 +234,8 @@ class OfBuckets(VectorOp):
         if labels is not self._labels:
             self._learn(labels)
         results = [
-            self._function(*scalars, [(upper, values[at]) for upper, at in buckets])
-            for buckets in self._layout
+            self._function(*scalars, layout.bounds, layout.counts(values))
+            for layout in self._layouts
         ]
         return self._names, results
 
@@ -247,9 +248,30 @@ class OfBuckets(VectorOp):
                 groups.setdefault(rest, []).append((upper, at))
         names = tuple(nameless(each) for each in groups)
         unique(names)
-        self._layout = [sorted(buckets, key=_upper) for buckets in groups.values()]
+        self._layouts = [Layout(buckets) for buckets in groups.values()]
         self._labels, self._names = labels, names
 
 
-def _upper(bucket: tuple[float, int]) -> float:
-    return bucket[0]
+class Layout:
+    """Where one histogram's buckets stand in a vector. Buckets of equal bound are added up."""
+
+    __slots__ = ("_places", "_same", "bounds")
+
+    def __init__(self, buckets: list[tuple[float, int]]) -> None:
+        ordered = sorted((pair for pair in buckets if pair[0] == pair[0]), key=itemgetter(0))
+        self.bounds: list[float] = []
+        self._places: list[int] = []
+        self._same: list[tuple[int, int]] = []
+        for upper, at in ordered + [pair for pair in buckets if pair[0] != pair[0]]:
+            if self.bounds and upper == self.bounds[-1]:
+                self._same.append((len(self.bounds) - 1, at))
+            else:
+                self.bounds.append(upper)
+                self._places.append(at)
+
+    def counts(self, values: list[float]) -> list[float]:
+        """The counts, one a bound."""
+        counts = [values[at] for at in self._places]
+        for index, at in self._same:
+            counts[index] += values[at]
+        return counts

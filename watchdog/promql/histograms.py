@@ -1,6 +1,7 @@
 """Classic histograms: buckets with ``le`` bounds and cumulative counts, their quantiles and shares.
 
-Counts may come from rates, so they may be fractional, NaN, or fall with rising bounds.
+Bounds ascend, each stands once, and the counts belong to them in that order. Counts may come from
+rates, so they may be fractional, NaN, or fall with rising bounds.
 """
 
 # ruff: noqa: PLR0124 - a value that differs from itself is NaN, tested without a call
@@ -12,10 +13,11 @@ from collections.abc import Sequence
 from . import gomath
 from .gomath import INF, NAN
 
-Buckets = list[tuple[float, float]]
-"""(upper bound, cumulative count) pairs, sorted by bound."""
+Floats = Sequence[float]
 
 _TOLERANCE = 1e-12  # counts closer than this, relatively, are taken as equal
+_CLEARLY = 1 + 1e-11
+_TINY = 1e-250
 _SMALLEST_NORMAL = 2.2250738585072014e-308
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _HEX = re.compile(
@@ -45,17 +47,16 @@ def _hexadecimal(text: str) -> float:
         return INF
 
 
-def quantile(q: float, buckets: Buckets) -> float:
-    """The q-quantile by linear interpolation within its bucket.
+def quantile(q: float, bounds: Floats, counts: list[float]) -> float:
+    """The q-quantile by linear interpolation within its bucket. Evens out ``counts`` in place.
 
     NaN without a +Inf bucket, with fewer than two buckets, or without observations; the bound of
     the last finite bucket where the quantile lies above it.
     """
     if not 0 <= q <= 1:
         return NAN if q != q else -INF if q < 0 else INF
-    if buckets[-1][0] != INF:
+    if bounds[-1] != INF:
         return NAN
-    bounds, counts = merge(buckets)
     steady(counts)
     last = len(bounds) - 1
     if last < 1 or counts[last] == 0:
@@ -84,11 +85,10 @@ def _first_reaching(counts: Sequence[float], rank: float, last: int) -> int:
     return low
 
 
-def fraction(lower: float, upper: float, buckets: Buckets) -> float:
+def fraction(lower: float, upper: float, bounds: Floats, counts: list[float]) -> float:
     """The share of observations between ``lower`` and ``upper``."""
-    if buckets[-1][0] != INF:
+    if bounds[-1] != INF:
         return NAN
-    bounds, counts = merge(buckets)
     count = counts[-1]
     if count == 0 or lower != lower or upper != upper:
         return NAN
@@ -99,7 +99,7 @@ def fraction(lower: float, upper: float, buckets: Buckets) -> float:
     return gomath.div(high - low, count)
 
 
-def _rank(value: float, bounds: list[float], counts: list[float]) -> float | None:
+def _rank(value: float, bounds: Floats, counts: Floats) -> float | None:
     """How many observations lie below ``value``; None if it is above all bounds.
 
     Buckets of positive bounds start at 0; a first bucket that reaches down to -Inf counts whole.
@@ -116,27 +116,15 @@ def _rank(value: float, bounds: list[float], counts: list[float]) -> float | Non
     return None
 
 
-def merge(buckets: Buckets) -> tuple[list[float], list[float]]:
-    """Bounds and counts, buckets of the same bound added up."""
-    bounds: list[float] = []
-    counts: list[float] = []
-    for upper, count in buckets:
-        if bounds and upper == bounds[-1]:
-            counts[-1] += count
-        else:
-            bounds.append(upper)
-            counts.append(count)
-    return bounds, counts
-
-
 def steady(counts: list[float]) -> None:
     """Make the counts never fall, and level out differences that are only rounding."""
     before = counts[0]
-    for at in range(1, len(counts)):
-        count = counts[at]
-        if count == before:
+    for at, count in enumerate(counts):
+        if count > before * _CLEARLY and count > _TINY <= before:
+            before = count  # rises by much more than the tolerance
+        elif count == before:
             continue
-        if count < before or nearly(before, count):
+        elif count < before or nearly(before, count):
             counts[at] = before
         else:
             before = count

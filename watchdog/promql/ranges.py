@@ -123,15 +123,20 @@ def idelta(_times: Times, values: Floats, _frame: Frame) -> float | None:
 
 def deriv(times: Times, values: Floats, _frame: Frame) -> float | None:
     """Slope per second of the least-squares line."""
-    return sums.line(times, values, times[0])[0] if len(values) > 1 else None
+    return sums.Abscissas(times, times[0]).line(values)[0] if len(values) > 1 else None
 
 
 def predict_linear(times: Times, values: Floats, frame: Frame) -> float | None:
     """The least-squares line, ``param`` seconds after the evaluation."""
     if len(values) < 2:
         return None
-    slope, now = sums.line(times, values, frame.now)
-    return slope * frame.param + now
+    return predicted(sums.Abscissas(times, frame.now), values, frame.param)
+
+
+def predicted(abscissas: sums.Abscissas, values: Floats, seconds: float) -> float:
+    """The value of the line so many seconds after its reference."""
+    slope, now = abscissas.line(values)
+    return slope * seconds + now
 
 
 def changes(_times: Times, values: Floats, _frame: Frame) -> float:

@@ -32,12 +32,14 @@ class Run:
         self.slots: list[int] = []
 
     def latest(self, ref: int, lookback: int) -> int:
-        """The index of the last sample at or before ``ref`` and within the lookback, or -1."""
+        """The position of the last sample at or before ``ref`` and within the lookback, or -1."""
         times = self.block.times
         index = len(times) - 1
         if times[index] > ref:
             index = bisect_right(times, ref) - 1
-        return index if index >= 0 and times[index] > ref - lookback else -1
+        if index < 0 or times[index] <= ref - lookback:
+            return -1
+        return self.block.base + index
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The indices [low, high) of the samples in (start, end]."""
@@ -67,7 +69,7 @@ class Selection:
         self._matchers = matchers
         self._name = next((m.value for m in matchers if m.name == NAME and m.op == "="), "")
         self._generation = -1
-        self._key: tuple[object, ...] = ()
+        self._key: tuple[int, ...] | None = None
         self._columns: Columns = EMPTY
         self._mask: list[bool] = []
         self._masked: tuple[Labels, ...] = ()
@@ -89,36 +91,34 @@ class Selection:
                 run.columns.append(each.values)
                 run.slots.append(slot)
             self.runs = list(runs.values())
-            self._key = ()
+            self._key = None
         return self._generation
 
     def at(self, ref: int, lookback: int) -> Columns:
         """The instant vector as of ``ref``; the same object while no value is newer or gone."""
-        generation = self.refresh()
-        found = [run.latest(ref, lookback) for run in self.runs]
-        key = (generation, *[run.block.base + i for run, i in zip(self.runs, found, strict=True)])
-        key = (*key, *[i < 0 for i in found]) if -1 in found else key
+        self.refresh()
+        key = tuple([run.latest(ref, lookback) for run in self.runs])
         if key != self._key:
-            self._columns = self._read(found)
+            self._columns = self._read(key)
             self._key = key
         return self._columns
 
-    def _read(self, found: list[int]) -> Columns:
+    def _read(self, positions: tuple[int, ...]) -> Columns:
+        if len(positions) == 1 and positions[0] >= 0 and not self.runs[0].block.marked:
+            index = positions[0] - self.runs[0].block.base
+            return self.labels, [column[index] for column in self.runs[0].columns]
         values: list[float | None] = [None] * len(self.labels)
-        whole = True
-        for run, index in zip(self.runs, found, strict=True):
-            if index < 0:
-                whole = False
-                continue
-            for slot, column in zip(run.slots, run.columns, strict=True):
-                values[slot] = column[index]
-            if run.block.marked:
-                for slot in run.slots:
-                    value = values[slot]
-                    if value is not None and is_stale(value):
-                        values[slot] = None
-                        whole = False
-        return self.present(values, whole)
+        for run, position in zip(self.runs, positions, strict=True):
+            if position >= 0:
+                index = position - run.block.base
+                for slot, column in zip(run.slots, run.columns, strict=True):
+                    values[slot] = column[index]
+                if run.block.marked:
+                    for slot in run.slots:
+                        value = values[slot]
+                        if value is not None and is_stale(value):
+                            values[slot] = None
+        return self.present(values, None not in values)
 
     def present(self, values: list[float | None], whole: bool) -> Columns:
         """Leave out the series without a value; equal gaps give the same label sets object."""
@@ -136,8 +136,9 @@ class Selection:
         self.refresh()
         times: list[int | None] = [None] * len(self.labels)
         for run in self.runs:
-            index = run.latest(ref, lookback)
-            if index >= 0:
+            position = run.latest(ref, lookback)
+            if position >= 0:
+                index = position - run.block.base
                 for slot, column in zip(run.slots, run.columns, strict=True):
                     if not is_stale(column[index]):
                         times[slot] = run.block.times[index]

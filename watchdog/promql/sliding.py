@@ -14,9 +14,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from itertools import zip_longest
-from operator import lt
+from operator import le, lt, sub
 
-from . import ranges
+from . import ranges, sums
 from .ranges import Frame, RangeFunction
 from .selection import Run, Selection, unmarked
 from .values import EMPTY, Columns
@@ -35,7 +35,8 @@ class Track:
         """One result per column; None where no column has one."""
         times = self.run.block.times[low:high]
         function = self.function
-        results = [function(times, column[low:high], frame) for column in self.run.columns]
+        columns = self.run.columns
+        results = [function(times, column[low:high].tolist(), frame) for column in columns]
         return None if results[0] is None else results  # too few samples, equally for all
 
 
@@ -156,22 +157,27 @@ class CounterTrack(Track):
         """The extrapolated increases."""
         if high - low < 2:
             return None
-        columns = self.run.columns
         lasts = self._find_resets(low, high)
+        firsts = [column[low] for column in self.run.columns]
+        rises = list(map(sub, lasts, firsts))
         edges = ranges.extrapolation(self.run.block.times, low, high - 1, frame, self._per_second)
-        to_start, sampled = edges.to_start, edges.sampled
-        factor = edges.factor(to_start)
-        results: Results = []
-        for column, last in zip(columns, lasts, strict=True):
-            first = column[low]
-            rise = last - first
-            if rise > 0 and first >= 0 and sampled * (first / rise) < to_start:
-                results.append(rise * edges.factor(sampled * (first / rise)))
-            else:
-                results.append(rise * factor)
+        results: Results = list(map(edges.factor(edges.to_start).__mul__, rises))
+        near_zero = edges.to_start / edges.sampled * _MARGIN
+        if any(map(le, firsts, map(near_zero.__mul__, rises))):
+            self._clip(results, firsts, rises, edges)
         if self._resets:
             self._with_resets(results, low, high, edges)
         return results
+
+    @staticmethod
+    def _clip(
+        results: Results, firsts: list[float], rises: list[float], edges: ranges.Extrapolation
+    ) -> None:
+        """Counters so near zero that they are not extrapolated all the way."""
+        for index, (first, rise) in enumerate(zip(firsts, rises, strict=True)):
+            to_start = edges.clipped(first, rise)
+            if to_start != edges.to_start:
+                results[index] = rise * edges.factor(to_start)
 
     def _with_resets(
         self, results: Results, low: int, high: int, edges: ranges.Extrapolation
@@ -217,6 +223,25 @@ class CounterTrack(Track):
                 self._resets.setdefault(index, []).extend(
                     base + start + at - 1 for at in range(1, len(part)) if part[at] < part[at - 1]
                 )
+
+
+class LineTrack(Track):
+    """``deriv`` and ``predict_linear``: what only depends on the times is computed once."""
+
+    def __init__(self, run: Run, function: RangeFunction, *, slope: bool) -> None:
+        super().__init__(run, function)
+        self._slope = slope
+
+    def results(self, low: int, high: int, frame: Frame) -> Results | None:
+        """The slopes, or the predicted values."""
+        if high - low < 2:
+            return None
+        times = self.run.block.times[low:high]
+        columns = [column[low:high].tolist() for column in self.run.columns]
+        abscissas = sums.Abscissas(times, times[0] if self._slope else frame.now)
+        if self._slope:
+            return [abscissas.line(column)[0] for column in columns]
+        return [ranges.predicted(abscissas, column, frame.param) for column in columns]
 
 
 class Sliding:
@@ -277,14 +302,17 @@ class _Holed(list["float | None"]):
 
 
 _ANY = Frame(0, 0, 0)
+_MARGIN = 1 + 1e-9
 
 TRACKS: dict[str, Callable[[Run, RangeFunction], Track]] = {
     "count_over_time": lambda run, function: CountTrack(run, function, counts=True),
     "delta": GaugeTrack,
+    "deriv": lambda run, function: LineTrack(run, function, slope=True),
     "increase": lambda run, function: CounterTrack(run, function, per_second=False),
     "last_over_time": LastTrack,
     "max_over_time": lambda run, function: ExtremeTrack(run, function, float.__gt__),
     "min_over_time": lambda run, function: ExtremeTrack(run, function, float.__lt__),
+    "predict_linear": lambda run, function: LineTrack(run, function, slope=False),
     "present_over_time": lambda run, function: CountTrack(run, function, counts=False),
     "rate": lambda run, function: CounterTrack(run, function, per_second=True),
 }

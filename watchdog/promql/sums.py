@@ -7,12 +7,19 @@ All take a non-empty sequence of floats (staleness markers already left out).
 # ruff: noqa: PLR0124 - a value that differs from itself is NaN, tested without a call
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import mul
 
 from . import gomath
 from .gomath import INF, NAN
 
 Floats = Sequence[float]
+
+_MANY = 12  # below, adding up one by one is as fast
+_HUGE = 1e300
 
 
 def add(value: float, total: float, error: float) -> tuple[float, float]:
@@ -41,8 +48,47 @@ def total_of(values: Iterable[float], total: float = 0.0) -> tuple[float, float]
     return total, error
 
 
-def sum_over(values: Iterable[float]) -> float:
+def _running_total(values: Iterable[float]) -> float:
+    """The values added one after the other, each sum rounded, without compensation."""
+    return deque(accumulate(values), maxlen=1)[0]
+
+
+if sum([1.0, 1e100, -1e100]) == 0.0:  # since 3.12 the built-in one compensates
+    _running_total = sum  # type: ignore[assignment]
+
+
+def bracket(values: Floats) -> tuple[float, float, float] | None:
+    """The total of ``total_of`` and two bounds that its compensation lies between, in less time;
+    None where that is no gain or not sure.
+
+    The compensation c is the sum of the totals' rounding errors, each of them exact, itself added
+    with rounding. So c differs from the exact error E = sum - total by at most n * u times the sum
+    of the errors' sizes (u = 2 ** -53). Each error is at most u times a total, and each total at
+    most about the last one where no value is negative, else n times the largest size, so that
+    |c - E| <= n ** 2 * u ** 2 * that. ``fsum`` gives E, rounded once. The bound is taken four times
+    as wide for what was rounded on the way.
+    """
+    count = len(values)
+    if count < _MANY:
+        return None
+    total = largest = _running_total(values)
+    lowest = min(values)
+    if lowest < 0:
+        largest = max(max(values), -lowest) * count  # noqa: PLW3301
+    if total - total != 0 or not largest < _HUGE:
+        return None
+    error = math.fsum((*values, -total))
+    slack = count * count * largest * 2.0**-104 + abs(error) * 2.0**-51
+    return total, error - slack, error + slack
+
+
+def sum_over(values: Floats) -> float:
     """``sum_over_time``: an infinite total is given as it is."""
+    bounds = bracket(values)
+    if bounds is not None:
+        total, low, high = bounds
+        if total + low == total + high:  # rounding keeps order: so it is between them
+            return total + low
     total, error = total_of(values)
     return total if total in (INF, -INF) else total + error
 
@@ -55,9 +101,14 @@ def sum_of(values: Floats) -> float:
 
 def mean_over(values: Floats) -> float:
     """``avg_over_time``, ``avg``: sum by count; on overflow an incremental mean from there on."""
+    count = float(len(values))
+    bounds = bracket(values)
+    if bounds is not None:
+        total, low, high = bounds
+        if total / count + low / count == total / count + high / count:
+            return total / count + low / count
     total, error = total_of(values[1:], values[0])
     if total - total == 0:
-        count = float(len(values))
         return total / count + error / count
     total, error = values[0], 0.0
     for done in range(1, len(values)):
@@ -65,7 +116,7 @@ def mean_over(values: Floats) -> float:
         if new in (INF, -INF):
             return _incremental_mean(values, done, total / done, error / done)
         total, error = new, moved
-    return total / len(values) + error / len(values)
+    return total / count + error / count
 
 
 def _incremental_mean(values: Floats, done: int, mean: float, error: float) -> float:
@@ -76,8 +127,40 @@ def _incremental_mean(values: Floats, done: int, mean: float, error: float) -> f
     return mean + error
 
 
+def flat(values: Floats) -> bool:
+    """Are all values equal? (NaN is equal to nothing.)"""
+    first = values[0]
+    return first == first and values.count(first) == len(values)
+
+
 def variance_over(values: Floats) -> float:
     """``stdvar_over_time``: Welford's method with compensation."""
+    if flat(values) and values[0] - values[0] == 0:
+        return 0.0
+    count = mean = mean_error = squares = squares_error = 0.0
+    for value in values:  # two steps of ``add``, in place
+        count += 1
+        delta = value - (mean + mean_error)
+        step = delta / count
+        new = mean + step
+        if abs(mean) >= abs(step):
+            mean_error += (mean - new) + step
+        else:
+            mean_error += (step - new) + mean
+        mean = new
+        step = delta * (value - (mean + mean_error))
+        new = squares + step
+        if abs(squares) >= abs(step):
+            squares_error += (squares - new) + step
+        else:
+            squares_error += (step - new) + squares
+        squares = new
+    result = (squares + squares_error) / count
+    return result if result - result == 0 else _variance_with_infinities(values)
+
+
+def _variance_with_infinities(values: Floats) -> float:
+    """The same where a total may be infinite: its compensation is then zero."""
     count = mean = mean_error = squares = squares_error = 0.0
     for value in values:
         count += 1
@@ -143,23 +226,25 @@ def quantile(q: float, values: Floats) -> float:
     return ordered[lower] * (1 - weight) + ordered[upper] * weight
 
 
-def line(times: Sequence[int], values: Floats, at_ms: int) -> tuple[float, float]:
-    """Least squares: the slope per second and the value at ``at_ms``."""
-    if all(value == values[0] for value in values[1:]):
-        flat = values[0]
-        return (NAN, NAN) if flat in (INF, -INF) else (0.0, flat)
-    count = 0.0
-    x_sum = x_error = y_sum = y_error = xy_sum = xy_error = xx_sum = xx_error = 0.0
-    for ms, y in zip(times, values, strict=True):
-        count += 1.0
-        x = (ms - at_ms) / 1000
-        x_sum, x_error = add(x, x_sum, x_error)
-        y_sum, y_error = add(y, y_sum, y_error)
-        xy_sum, xy_error = add(x * y, xy_sum, xy_error)
-        xx_sum, xx_error = add(x * x, xx_sum, xx_error)
-    x_sum += x_error
-    y_sum += y_error
-    covariance = (xy_sum + xy_error) - x_sum * y_sum / count
-    spread = (xx_sum + xx_error) - x_sum * x_sum / count
-    slope = gomath.div(covariance, spread)
-    return slope, y_sum / count - slope * x_sum / count
+class Abscissas:
+    """Times in seconds from a reference, and their sums: the same for all series read together."""
+
+    __slots__ = ("seconds", "square_sum", "sum")
+
+    def __init__(self, times: Sequence[int], at_ms: int) -> None:
+        self.seconds = [(ms - at_ms) / 1000 for ms in times]
+        self.sum = sum_over(self.seconds)
+        self.square_sum = sum_over(list(map(mul, self.seconds, self.seconds)))
+
+    def line(self, values: Floats) -> tuple[float, float]:
+        """Least squares: the slope per second and the value at the reference."""
+        first = values[0]
+        if flat(values):
+            return (NAN, NAN) if first in (INF, -INF) else (0.0, first)
+        count = float(len(values))
+        y_sum = sum_over(values)
+        product_sum = sum_over(list(map(mul, self.seconds, values)))
+        covariance = product_sum - self.sum * y_sum / count
+        spread = self.square_sum - self.sum * self.sum / count
+        slope = gomath.div(covariance, spread)
+        return slope, y_sum / count - slope * self.sum / count
