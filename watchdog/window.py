@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,14 +131,15 @@ class Window:
     def mark_stale(self, owner: str, ms: int) -> None:
         """End every series of ``owner`` at ``ms`` (its collector failed, stalled or went away)."""
         self._plans.pop(owner, None)
-        live = [series for series in self._owned.get(owner, {}).values() if not series.ended]
-        self._put([(series, STALE) for series in live], ms)
+        self._end(self._owned.get(owner, {}).values(), ms)
         self._tick(ms)
 
     def write(self, key: Labels, ms: int, value: float, owner: str) -> None:
         """Write one sample (a rule's output); ``STALE`` as value ends the series."""
-        series = self._claim(key, owner, ms)
-        if series is not None:
+        series = self._claim(key, owner)
+        if series is not None and not _after(series.block, ms):
+            self.counts.out_of_order += 1
+        elif series is not None:
             block = series.block
             if len(block.members) > 1:
                 self._plans.pop(owner, None)
@@ -246,7 +247,7 @@ class Window:
                 raise ValueError("not a saved window: columns of different length")
             if key in self._series:
                 continue
-            series = self._claim(key, str(entry["owner"]), times[-1] + 1)
+            series = self._claim(key, str(entry["owner"]))
             if series is None:
                 continue
             keep = series.block.keep
@@ -266,28 +267,47 @@ class Window:
         self._plans.pop(owner, None)
         plan = _Plan(tuple(page.keys for page in batch.pages))
         writes: dict[int, tuple[Series, float]] = {}
+        late: set[int] = set()
         total, self.counts = self.counts, plan.refused
         for page in batch.pages:
             pushes: list[Any] = []
             for key, value in zip(page.keys, page.values, strict=True):
-                series = self._claim(key, owner, ms)
-                if series is not None and series.number in writes:
+                series = self._claim(key, owner)
+                push: Callable[[float], None] = _discard
+                if series is not None and not _after(series.block, ms):
+                    late.add(series.number)
+                elif series is not None and series.number in writes:
                     self.counts.out_of_order += 1
-                    series = None
-                if series is not None:
+                elif series is not None:
                     writes[series.number] = (series, value)
-                pushes.append(_discard if series is None else series.values.append)
+                    push = series.values.append
+                pushes.append(push)
             plan.pushes.append(pushes)
         self.counts = total
         self._count(plan.refused)
-        live = [series for series, value in writes.values() if not is_stale(value)]
-        for series in self._owned.get(owner, {}).values():
-            if series.number not in writes and not series.ended:
-                writes[series.number] = (series, STALE)
+        self.counts.out_of_order += len(late)
+        whole = not late and not any(is_stale(value) for _, value in writes.values())
+        live = [series for series, _ in writes.values()]
+        lacking = [
+            series
+            for number, series in self._owned.get(owner, {}).items()
+            if number not in writes and number not in late
+        ]
         self._put(writes.values(), ms)
-        if len(live) == sum(push is not _discard for pushes in plan.pushes for push in pushes):
-            plan.blocks = list({id(s.block): s.block for s in live}.values())
+        self._end(lacking, ms)
+        if whole:
+            plan.blocks = list({id(series.block): series.block for series in live}.values())
             self._plans[owner] = plan
+
+    def _end(self, candidates: Iterable[Series], ms: int) -> None:
+        """Write staleness markers, right after the last sample where that is not before ``ms``."""
+        times: dict[int, list[tuple[Series, float]]] = {}
+        for series in candidates:
+            if not series.ended:
+                at = max(ms, series.block.times[-1] + 1)
+                times.setdefault(at, []).append((series, STALE))
+        for at, writes in times.items():
+            self._put(writes, at)
 
     def _count(self, refused: Counts) -> None:
         counts = self.counts
@@ -295,8 +315,8 @@ class Window:
         counts.out_of_order += refused.out_of_order
         counts.conflicts += refused.conflicts
 
-    def _claim(self, key: Labels, owner: str, ms: int) -> Series | None:
-        """The series of ``key`` if ``owner`` may write it at ``ms``; made if it is new."""
+    def _claim(self, key: Labels, owner: str) -> Series | None:
+        """The series of ``key`` if ``owner`` may write it; made if it is new."""
         series = self._series.get(key)
         if series is None:
             return self._create(key, owner)
@@ -308,10 +328,6 @@ class Window:
             del self._owned[series.owner][series.number]
             self._owned.setdefault(owner, {})[series.number] = series
             series.owner = owner
-        times = series.block.times
-        if times and times[-1] >= ms:
-            self.counts.out_of_order += 1
-            return None
         return series
 
     def _create(self, key: Labels, owner: str) -> Series | None:
@@ -346,7 +362,12 @@ class Window:
         for group in groups.values():
             block = group[0][0].block
             if len(group) < len(block.members):
-                block = self._split(block, [series for series, _ in group])
+                written = {series.number for series, _ in group}
+                others = [each for each in block.members if each.number not in written]
+                if len(others) < len(group):
+                    self._split(block, others)
+                else:
+                    block = self._split(block, [series for series, _ in group])
             self._write_block(block, group, ms)
             ended = [series for series in block.members if series.ended]
             if 0 < len(ended) < len(block.members):
@@ -408,6 +429,10 @@ class Window:
             del index[at][series.number]
             if not index[at]:
                 del index[at]
+
+
+def _after(block: Block, ms: int) -> bool:
+    return not block.times or block.times[-1] < ms
 
 
 def _discard(_value: float) -> None:
