@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -129,22 +130,29 @@ def test_seq_goes_on_after_a_restart(tmp_path: Path, clock: VirtualClock) -> Non
     assert again.notes == []
 
 
+def too_many() -> list[Event]:
+    return events(2000, message="m" * 500)
+
+
 def test_events_and_checkpoints_are_one_transaction(journal: Journal) -> None:
     journal.append(tick(1), events(1), {"vllm_log/a": {"offset": 10}})
-    with pytest.raises(TypeError):
-        journal.append(tick(2), events(1), {"vllm_log/a": {"offset": object()}})
+    with file_limit(64 * 1024), pytest.raises(JournalError):
+        journal.append(tick(2), too_many(), {"vllm_log/a": {"offset": 20}})
 
-    assert len(journal.read(0, 10)) == 1
+    assert len(journal.read(0, 9999)) == 1
     assert journal.checkpoints() == {"vllm_log/a": {"offset": 10}}
 
 
-def test_a_failed_append_leaves_no_gap_in_the_ids(journal: Journal) -> None:
-    journal.append(tick(1), events(1))
-    with pytest.raises(TypeError):
-        journal.append(tick(1), events(1), {"a": {"offset": object()}})
-    (stored,) = journal.append(tick(1), events(1))
+def test_what_could_not_be_written_can_be_brought_again(journal: Journal) -> None:
+    brought = (tick(2), too_many(), {"vllm_log/a": {"offset": 20}})
+    with file_limit(64 * 1024), pytest.raises(JournalError):
+        journal.append(*brought)
+    journal.append(*brought)
+    (more,) = journal.append(tick(2), events(1))
 
-    assert (2, f"{journal.run}-00000001-0001") == (stored.seq, stored.id)
+    assert len(journal.read(0, 9999)) == journal.written == 2001
+    assert (more.seq, more.id) == (2001, f"{journal.run}-00000002-2000")
+    assert journal.checkpoints() == {"vllm_log/a": {"offset": 20}}
 
 
 def test_a_durable_append_is_synced_before_it_returns(journal: Journal) -> None:
@@ -388,16 +396,20 @@ def test_the_daemon_starts_on_a_full_disk_and_records_once_there_is_room(
         journal.close()
 
 
-def test_a_file_size_limit_is_an_error_and_no_crash(journal: Journal) -> None:
+def test_a_folder_that_becomes_unusable_in_use_is_an_error_of_the_append(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    journal = Journal.open(tmp_path / "state" / "journal.db", clock)
     journal.append(tick(1), events(1))
-    with file_limit(64 * 1024), pytest.raises(JournalError):
-        for number in range(2, 50):
-            journal.append(tick(number), events(100))
-    before = len(journal.read(0, 100_000))
-    journal.append(tick(99), events(1))
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state").write_text("in the way")
 
-    assert before == journal.written - 1
-    assert journal.written == len(journal.read(0, 100_000))
+    with pytest.raises(JournalError, match="File exists"):
+        journal.append(tick(2), events(1))
+    (tmp_path / "state").unlink()
+    journal.append(tick(3), events(1))
+    assert len(journal.read(0, 10)) == 1
+    journal.close()
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from .system import Clock
 BUSY = 5.0  # seconds to wait for another process (a backup, a person's sqlite3)
 CHECKED = 64 * 1024 * 1024  # bytes; a larger file is not read through at start
 KEPT = 3  # broken files kept
+WAL = 16 * 1024 * 1024  # bytes of write-ahead log kept on the disk when it is empty
 VACUUMED = 4096  # pages given back at a time, so that no write waits long
 COMPANIONS = ("", "-wal", "-shm")
 
@@ -64,6 +65,8 @@ class Database:
             if self._opened():
                 return
             self._make_folder()
+            if self._broken:
+                self._set_aside("it was damaged while in use")
             try:
                 self._connect()
             except StorageBroken as error:
@@ -92,7 +95,7 @@ class Database:
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """The reading connection. Raises StorageError."""
-        self.open()  # before the lock: a writer takes both, in the other order
+        self._open_again()  # before the lock: a writer takes both, in the other order
         with self._reading:
             if self._reader is None:
                 raise StorageError(f"{self.path}: is being opened again")
@@ -109,25 +112,30 @@ class Database:
         return int(size * (pages - free))
 
     def shrink(self) -> None:
-        """Give free pages and the write-ahead log back to the disk. Raises StorageError."""
+        """Give free pages back to the disk, without waiting for readers. Raises StorageError."""
         with self._writing:
             self._ensure()
             assert self._writer is not None
             with self._translated():
                 self._writer.executescript(f"PRAGMA incremental_vacuum({VACUUMED})")
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _ensure(self) -> None:
         """The file as it must be before a write: open, whole, and still the one in the folder."""
         if self._writer is not None and (self._broken or not self._there()):
             with self._reading:
                 self.close()
-                if self._broken:
-                    self._set_aside("it was damaged while in use")
-                else:
+                if not self._broken:
                     self.notes.append(f"{self.path} was removed; a new one is begun")
                     _remove(self.path)
-        self.open()
+        self._open_again()
+
+    def _open_again(self) -> None:
+        """Open where it is not; in use, a folder that has become unusable is no end of the run."""
+        try:
+            self.open()
+        except ConfigError as error:
+            raise StorageError(str(error)) from error
 
     def _opened(self) -> bool:
         return self._reader is not None
@@ -161,6 +169,7 @@ class Database:
                 self._prepare(self._writer)
                 self._reader = self._connection()
                 self._reader.execute("PRAGMA query_only=ON")
+            self._inode = self.path.stat().st_ino
         except StorageError as error:
             self.close()
             if fresh and isinstance(error, StorageFull):
@@ -168,11 +177,12 @@ class Database:
             if isinstance(error, StorageFull | StorageBroken):
                 raise
             raise self._unusable(str(error)) from error
+        except OSError as error:
+            self.close()
+            raise self._unusable(error.strerror or str(error)) from error
         except BaseException:
             self.close()
             raise
-        self._broken = False
-        self._inode = self.path.stat().st_ino
 
     def _connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -194,6 +204,7 @@ class Database:
             self.path.chmod(0o600)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit={WAL}")
         for number, script in enumerate(self._schema[version:], version + 1):
             with _transaction(connection):
                 for statement in script.split(";"):
@@ -210,6 +221,7 @@ class Database:
                     part.rename(f"{aside}{end}")
         except OSError as error:
             raise self._unusable(error.strerror or str(error)) from error
+        self._broken = False
         for old in sorted(self.path.parent.glob(f"{self.path.name}.broken-*[0-9]"))[:-KEPT]:
             _remove(old)
         self.notes.append(f"{self.path} was set aside as {aside.name}: {reason}")

@@ -18,7 +18,7 @@ from typing import Any
 
 from .database import Database, StorageBroken, StorageError, StorageFull
 from .model import Event, Json, StoredEvent, Tick
-from .records import compact, row, stored
+from .records import condition, row, stored
 from .system import Clock
 
 JournalError = StorageError
@@ -74,7 +74,7 @@ class Journal:
         self._database, self._clock = database, clock
         self.run = f"{int(clock.wall()):010x}{secrets.token_hex(4)}"
         self.written = 0
-        self._tick = self._in_tick = -1
+        self._tick, self._in_tick = -1, 0
 
     @classmethod
     def open(cls, path: Path, clock: Clock) -> Journal:
@@ -110,11 +110,12 @@ class Journal:
         """Write a tick's events and its collectors' checkpoints, all or nothing, and return them.
 
         ``durable``: they are on the disk when this returns. Raises JournalFull or another
-        JournalError; then nothing of it was written, and the next call tries afresh.
+        JournalError; then nothing of it was written, and the caller may bring it again.
         """
         if not events and not checkpoints:
             return []
-        first = self._in_tick + 1 if tick.number == self._tick else 0
+        first = self._in_tick if tick.number == self._tick else 0
+        docs = [(name, json.dumps(doc, default=str)) for name, doc in (checkpoints or {}).items()]
         with self._database.write(durable=durable) as connection:
             connection.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", (self.run, tick.wall))
             sql = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
@@ -128,11 +129,8 @@ class Journal:
                 "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [row(event) for event in kept],
             )
-            connection.executemany(
-                "INSERT OR REPLACE INTO checkpoints VALUES (?, ?)",
-                [(name, json.dumps(doc)) for name, doc in (checkpoints or {}).items()],
-            )
-        self._tick, self._in_tick = tick.number, first + len(kept) - 1
+            connection.executemany("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", docs)
+        self._tick, self._in_tick = tick.number, first + len(kept)
         self.written += len(kept)
         return kept
 
@@ -166,25 +164,7 @@ class Journal:
         ``since`` and ``until`` are Unix seconds of the event (until excluded); ``text`` is looked
         for in the message.
         """
-        wanted: list[tuple[str, Any]] = [("seq > ?", after)]
-        for column, words in (("kind", list(kinds)), ("severity", list(severities))):
-            if words:
-                marks = ", ".join("?" * len(words))
-                wanted.append((f"{column} IN ({marks})", words))
-        # In compact JSON a pair's text cannot occur inside a string: its quotes are escaped there.
-        wanted += [
-            ("instr(labels, ?) > 0", compact({name: value})[1:-1])
-            for name, value in (labels or {}).items()
-        ]
-        wanted += [("time >= ?", since)] if since is not None else []
-        wanted += [("time < ?", until)] if until is not None else []
-        wanted += [("instr(message, ?) > 0", text)] if text else []
-        where = " AND ".join(condition for condition, _ in wanted)
-        values = [
-            value
-            for _, given in wanted
-            for value in (given if isinstance(given, list) else [given])
-        ]
+        where, values = condition(after, kinds, severities, labels or {}, since, until, text)
         sql = f"SELECT * FROM events WHERE {where} ORDER BY seq DESC LIMIT ?"  # noqa: S608 (our words)
         return [StoredEvent(*row) for row in reversed(self._rows(sql, [*values, limit]))]
 

@@ -1,13 +1,13 @@
 """An event as it is kept for good: bounded, valid UTF-8, plain JSON, whatever the source wrote.
 
-Shapes only; where it is kept is for the journal.
+Shapes only, and how one is asked for; where it is kept is for the journal.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .model import Event, StoredEvent, Tick
@@ -57,6 +57,31 @@ def row(event: StoredEvent) -> tuple[Any, ...]:
         event.labels_json,
         event.fields_json,
     )
+
+
+def condition(
+    after: int,
+    kinds: Iterable[str],
+    severities: Iterable[str],
+    labels: Mapping[str, str],
+    since: float | None,
+    until: float | None,
+    text: str,
+) -> tuple[str, list[Any]]:
+    """Which events are wanted, as a condition in SQL with its values; empty filters take all."""
+    wanted: list[tuple[str, list[Any]]] = [("seq > ?", [after])]
+    for column, words in (("kind", list(kinds)), ("severity", list(severities))):
+        if words:
+            wanted.append((f"{column} IN ({', '.join('?' * len(words))})", words))
+    # In compact JSON a pair's text cannot occur inside a string: its quotes are escaped there.
+    wanted += [
+        ("instr(labels, ?) > 0", [compact({name: value})[1:-1]]) for name, value in labels.items()
+    ]
+    wanted += [("time >= ?", [since])] if since is not None else []
+    wanted += [("time < ?", [until])] if until is not None else []
+    wanted += [("instr(message, ?) > 0", [text])] if text else []
+    values = [value for _, given in wanted for value in given]
+    return " AND ".join(part for part, _ in wanted), values
 
 
 def compact(value: object) -> str:

@@ -26,8 +26,9 @@ class Outlet(Protocol):
         """Begin, on a thread of its own."""
         ...
 
-    def offer(self, alerts: Sequence[Alert], now: float) -> None:
-        """The alerts as of this tick; ``now`` is real Unix time. Does not block."""
+    def offer(self, alerts: Sequence[Alert], now: float, offset: float = 0.0) -> None:
+        """The alerts as of this tick; ``now`` is real Unix time, ``offset`` leads from the alerts'
+        times to it. Does not block."""
         ...
 
     def figures(self) -> OutletFigures:

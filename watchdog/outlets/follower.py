@@ -13,7 +13,7 @@ from typing import Protocol
 from ..errors import Temporary
 from ..figures import OutletFigures
 from ..journal import Journal, JournalError
-from ..model import Alert, StoredEvent
+from ..model import StoredEvent
 
 COUNT = 2000  # events in a batch
 BYTES = 2 * 1024 * 1024  # text of a batch
@@ -58,7 +58,7 @@ class Follower:
         """Begin, on a thread of its own."""
         self._thread.start()
 
-    def offer(self, alerts: Sequence[Alert], now: float) -> None:  # noqa: ARG002 (an outlet's form)
+    def offer(self, *_: object) -> None:
         """A tick has passed: there may be new events."""
         if not self._failures:
             self._wake.set()
