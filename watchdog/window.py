@@ -11,14 +11,13 @@ at a time.
 # ruff: noqa: PLR0124 - a value that differs from itself is NaN, tested without a call
 from __future__ import annotations
 
-import base64
-import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from .model import NAME, Batch, Labels, Page
+from .model import NAME, Batch, Labels
+from .pageplan import Counts, Plan, discard
+from .savedseries import Column, read, saved
 from .series import STALE, Block, LabelMatcher, Series, is_stale, predicate
 
 MINUTE = 60_000
@@ -26,46 +25,6 @@ RETENTION = 15 * MINUTE
 LOOKBACK = 5 * MINUTE
 _SLACK = 32  # a block is trimmed when 1/32 of its time is too old: few large deletions
 _SWEEP = 16  # ended series are looked for 16 times per retention
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the bounds refused, since the start: each is told as a metric.
-
-    ``series_refused``: samples of series beyond the limit. ``points_cut``: samples dropped before
-    their time because a series had too many. ``out_of_order``: samples not newer than the series'
-    last one, duplicates among them. ``conflicts``: samples of a series that another collector owns.
-    """
-
-    series_refused: int = 0
-    points_cut: int = 0
-    out_of_order: int = 0
-    conflicts: int = 0
-
-
-class _Plan:
-    """How to write a page layout again: per page the append of each series' values."""
-
-    __slots__ = ("blocks", "layout", "pushes", "refused")
-
-    def __init__(self, layout: tuple[tuple[Labels, ...], ...]) -> None:
-        self.layout = layout
-        self.pushes: list[list[Any]] = []
-        self.blocks: list[Block] = []
-        self.refused = Counts()
-
-    def fits(self, pages: Sequence[Page], ms: int) -> bool:
-        """Can these pages be written without a look at their labels?"""
-        if len(pages) != len(self.layout):
-            return False
-        for page, keys in zip(pages, self.layout, strict=True):
-            values = page.values
-            if page.keys is not keys or len(values) != len(keys):
-                return False
-            total = sum(values)
-            if total != total and any(map(is_stale, values)):
-                return False
-        return all(block.times[-1] < ms for block in self.blocks)
 
 
 class Window:
@@ -93,7 +52,7 @@ class Window:
         self._series: dict[Labels, Series] = {}
         self._names: dict[str, dict[int, Series]] = {}
         self._owned: dict[str, dict[int, Series]] = {}
-        self._plans: dict[str, _Plan] = {}
+        self._plans: dict[str, Plan] = {}
         self._generations: dict[str, int] = {}
         self._generation = 0
         self._number = 0
@@ -208,16 +167,7 @@ class Window:
         return {
             "version": 1,
             "saved_ms": self.newest_ms,
-            "blocks": [
-                {
-                    "times": _text(block.times),
-                    "series": [
-                        {"key": dict(s.key), "owner": s.owner, "values": _text(s.values)}
-                        for s in block.members
-                    ],
-                }
-                for block in blocks.values()
-            ],
+            "blocks": [saved(block) for block in blocks.values()],
         }
 
     def restore(self, doc: Mapping[str, Any], now_ms: int, *, max_age_ms: int = RETENTION) -> int:
@@ -230,33 +180,28 @@ class Window:
             age = now_ms - int(doc["saved_ms"])
             if doc["version"] != 1 or not 0 <= age < max_age_ms:
                 return 0
-            count = sum(self._restore_block(block) for block in doc["blocks"])
-        except (KeyError, TypeError, AttributeError) as error:
+            blocks = [read(block) for block in doc["blocks"]]
+        except (KeyError, TypeError) as error:
             raise ValueError(f"not a saved window: {error!r}") from error
+        count = sum(self._adopt(times, series) for times, series in blocks)
         self._tick(now_ms)
         return count
 
-    def _restore_block(self, doc: Mapping[str, Any]) -> int:
-        times = array("q", _words(doc["times"], "q"))
-        fresh: dict[int, Block] = {}
+    def _adopt(self, times: array[int], columns: list[Column]) -> int:
+        """Take over the saved series that are not known yet."""
+        homes: dict[int, Block] = {}
         count = 0
-        for entry in doc["series"]:
-            key = tuple(sorted((str(k), str(v)) for k, v in entry["key"].items()))
-            values = array("d", _words(entry["values"], "d"))
-            if len(values) != len(times) or not times:
-                raise ValueError("not a saved window: columns of different length")
-            if key in self._series:
-                continue
-            series = self._claim(key, str(entry["owner"]))
-            if series is None:
-                continue
-            keep = series.block.keep
-            series.block = fresh.setdefault(keep, Block(keep, times[:]))
-            series.block.members.append(series)
-            series.values = values
-            series.marks = tuple(at for at, value in enumerate(values) if is_stale(value))
-            series.block.marked |= bool(series.marks)
-            count += 1
+        for key, owner, values in columns:
+            series = None if key in self._series else self._create(key, owner)
+            if series is not None:
+                keep = series.block.keep
+                home = homes.setdefault(keep, Block(keep, times[:]))
+                series.block = home
+                home.members.append(series)
+                series.values = values
+                series.marks = tuple(at for at, value in enumerate(values) if is_stale(value))
+                home.marked |= bool(series.marks)
+                count += 1
         return count
 
     # Inside
@@ -265,7 +210,7 @@ class Window:
         """Write a batch series by series, end what it lacks, and remember its layout."""
         owner = batch.collector
         self._plans.pop(owner, None)
-        plan = _Plan(tuple(page.keys for page in batch.pages))
+        plan = Plan(tuple(page.keys for page in batch.pages))
         writes: dict[int, tuple[Series, float]] = {}
         late: set[int] = set()
         total, self.counts = self.counts, plan.refused
@@ -273,7 +218,7 @@ class Window:
             pushes: list[Any] = []
             for key, value in zip(page.keys, page.values, strict=True):
                 series = self._claim(key, owner)
-                push: Callable[[float], None] = _discard
+                push: Callable[[float], None] = discard
                 if series is not None and not _after(series.block, ms):
                     late.add(series.number)
                 elif series is not None and series.number in writes:
@@ -435,27 +380,8 @@ def _after(block: Block, ms: int) -> bool:
     return not block.times or block.times[-1] < ms
 
 
-def _discard(_value: float) -> None:
-    """Takes the place of a refused series in a plan."""
-
-
 def _accepts(key: Labels, tests: list[tuple[str, Any]]) -> bool:
     if not tests:
         return True
     labels = dict(key)
     return all(test(labels.get(name, "")) for name, test in tests)
-
-
-def _text(column: array[Any]) -> str:
-    if sys.byteorder == "big":
-        column = column[:]
-        column.byteswap()
-    return base64.b64encode(column).decode("ascii")
-
-
-def _words(text: str, kind: str) -> array[Any]:
-    column = array(kind)
-    column.frombytes(base64.b64decode(text, validate=True))
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column
