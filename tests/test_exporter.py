@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from tests.support import peers
 from tests.support.servers import Server, free_port
 from vllm_watchdog.watchdog.api import CollectorFigures, OutletFigures, Snapshot
-from vllm_watchdog.watchdog.api.exporter import Exporter
+from vllm_watchdog.watchdog.api.exporter import Exporter, own_series
 from vllm_watchdog.watchdog.model import Labels, labelset
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -234,3 +235,11 @@ def _until(server: Server, count: int, clock: object) -> list[dict[str, str]]:
             break
         clock.sleep(0.1)  # type: ignore[attr-defined]
     return found
+
+
+def test_every_metric_of_the_daemon_is_described_on_its_page_and_no_other() -> None:
+    page = (Path(__file__).parents[1] / "docs/telling.md").read_text()
+    described = set(re.findall(r"^\| `(watchdog_\w+)` \|", page, re.M))
+    series = own_series(FULL)
+
+    assert described == {dict(key)["__name__"] for key, _ in series}
