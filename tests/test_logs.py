@@ -459,3 +459,63 @@ def test_damaged_lines_are_read_without_complaint(data: st.DataObject) -> None:
     text = pattern.example[:start] + data.draw(st.text(max_size=5)) + pattern.example[stop:]
 
     assert isinstance(read(text + "\n" + pattern.example, None), list)
+
+
+# ---- floods ----
+
+
+def flood(text: str, times: int, detail: int) -> tuple[list[LogRecord], dict[str, int]]:
+    reader = Classifier("vllm", detail=detail)
+    records = reader.feed((text + "\n").encode() * times) + reader.finish()
+    return records, dict(reader.passed)
+
+
+def test_a_flood_is_read_up_to_a_bound_and_counted_past_it() -> None:
+    line = 'INFO:     192.0.2.7:4040 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error'
+    records, passed = flood(line, 500, detail=100)
+
+    assert (len(records), passed) == (100, {"request_error_server": 400})
+
+
+def test_what_is_one_event_is_not_counted_again_by_a_flood() -> None:
+    records, passed = flood(ERROR + "EngineCore encountered a fatal error.", 500, detail=10)
+
+    assert (len(records), passed) == (1, {})
+
+
+def test_a_flood_of_xids_is_counted_by_what_each_code_means() -> None:
+    reader = Classifier("kernel", detail=5)
+    for xid in (13, 79) * 10:
+        reader.feed(f"[1.2] NVRM: Xid (PCI:0000:c1:00): {xid}, pid=1\n".encode())
+
+    assert dict(reader.passed) == {"app_fault": 7, "device_lost": 8}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 03-04 05:06:07 [x.py:1] Sequence group 1 is preempted by PreemptionMode.SWAP mode",
+        ERROR + '    raise X("Sequence group 1 is preempted by PreemptionMode.SWAP mode")\n'
+        "XError: something else",
+    ],
+)
+def test_a_flood_does_not_make_quiet_or_source_text_count(line: str) -> None:
+    loud = "WARNING 03-04 05:06:07 s.py:9] Sequence group 7 is preempted by PreemptionMode.SWAP"
+    _, passed = flood(loud + " mode\n" + line, 50, detail=10)
+
+    assert passed == {"preemption": 40}
+
+
+def test_a_bound_that_was_used_up_is_renewed() -> None:
+    line = b'INFO:     192.0.2.7:4040 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n'
+    reader = Classifier("vllm", detail=5)
+    first = len(reader.feed(line * 20))
+    reader.renew()
+
+    assert (first, len(reader.feed(line * 20))) == (5, 5)
+
+
+def test_the_last_writing_of_a_line_counts() -> None:
+    (record,) = read("Loading: 0%\rLoading: 100%\r" + ERROR + OOM)
+
+    assert record.text == ERROR + OOM

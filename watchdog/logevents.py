@@ -22,6 +22,7 @@ from .model import Event, Sample, labelset
 MAX_MESSAGE = 300  # characters
 MAX_EVENTS = 500  # events of one run; further records are counted only
 MAX_KIND = 50  # events of one kind and run
+DETAIL = 200  # lines of one pattern, log and run that are read in full
 MAX_STREAMS = 200  # logs read at once
 FRESH = 86_400.0  # seconds until a classifier learns the date anew
 
@@ -92,6 +93,8 @@ class LogBook:
         """Begin a run: the bounds of a run count anew."""
         self._left, self.flooded = MAX_EVENTS, 0
         self._kinds.clear()
+        for reader, _ in self._readers.values():
+            reader.renew()
 
     def take(self, stream: str, data: bytes, wall: float) -> Iterator[tuple[LogRecord, Event]]:
         """Yield the events in a block of whole lines of one log, with the records behind them.
@@ -99,7 +102,12 @@ class LogBook:
         ``wall`` is now in Unix seconds: the year of lines that name none.
         """
         self.count_requests(data)
-        for record in self._reader(stream, wall).feed(data):
+        reader = self._reader(stream, wall)
+        records = reader.feed(data)
+        self.counts.update(reader.passed)
+        self.flooded += reader.passed.total()
+        reader.passed.clear()
+        for record in records:
             self.counts.update(counted(record))
             self._kinds[record.kind] += 1
             if self._left <= 0 or self._kinds[record.kind] > MAX_KIND:
@@ -151,7 +159,7 @@ class LogBook:
             self._readers.clear()
         zone = self.zone or datetime.fromtimestamp(wall).astimezone().tzinfo
         assert zone is not None
-        reader = Classifier(self.source, zone, wall, self._scan)
+        reader = Classifier(self.source, zone, wall, DETAIL, self._scan)
         self._readers[stream] = (reader, wall)
         return reader
 

@@ -30,7 +30,9 @@ class Pattern:
     one event's lines may lie apart (0: each line is an event). ``finish`` names what else is done
     (logrecords.FINISHERS). ``info``: may be logged at level INFO, then at the beginning of the
     message; ``indented``: may be an indented line; ``traceback``: a traceback follows, whose
-    exception becomes the field ``error``; ``consequence``: never the cause.
+    exception becomes the field ``error``; ``consequence``: never the cause; ``cann``: one of the
+    lines of a CANN failure; ``kernel``: of the kernel's log alone. ``raw`` and ``raw_unless`` are
+    the expressions for bytes.
     """
 
     name: str
@@ -49,6 +51,9 @@ class Pattern:
     traceback: bool = False
     consequence: bool = False
     cann: bool = False
+    kernel: bool = False
+    raw: re.Pattern[bytes] = None  # type: ignore[assignment]
+    raw_unless: re.Pattern[bytes] | None = None
     example: str = ""
     expect: Mapping[str, Any] = None  # type: ignore[assignment]
 
@@ -91,6 +96,9 @@ def _pattern(row: dict[str, Any]) -> Pattern:
         key=tuple((row.get("key") or "").split()),
         within=float(row.get("within", 0)),
         finish=row.get("finish", ""),
+        kernel=sources == ("kernel",),
+        raw=re.compile(row["match"].encode()),
+        raw_unless=re.compile(row["unless"].encode()) if "unless" in row else None,
         example=row["example"],
         expect=dict(row.get("expect") or {}),
         **flags,

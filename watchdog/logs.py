@@ -1,4 +1,4 @@
-"""Sorts log text into events: which lines mean something, and which of them are one event.
+"""Sorts log text into events: which lines mean something, and what they say.
 
 Bytes go in, records come out; one pass over blocks finds the lines that can mean something, only
 those are read. Nothing is opened, followed or told here.
@@ -7,112 +7,49 @@ those are read. Nothing is opened, followed or told here.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timezone, tzinfo
 from functools import lru_cache
 from typing import Any
 
-from . import logcann, logrecords
-from .logcann import Failure, facts
-from .logheads import Calendar, Head, head, plain
+from . import logcann, logdevices, logmemory, logserver
+from .logcann import Failure
+from .logdevices import raw_kind
+from .loggroups import Clock, Groups, Happening
+from .logheads import NO_HEAD, Calendar, Head, head, plain
 from .logpatterns import Pattern, shipped
 from .logrecords import MAX_LINE, MAX_TEXT, Around, Found, LogRecord, exception, groups
 from .logscan import Scanner, scanner
 
 BLOCK = 1024 * 1024  # bytes scanned at once
-RECENT = 32  # events that a further line can still belong to
-NEAR = 60  # lines between two lines of one event where they have no time
-FAR = 400  # lines between two lines of one event where one has only the time of an earlier line
-CANN_NEAR = 12  # lines between two lines of one CANN failure
-SOME_YEAR = 978_220_800.0  # the end of 2000, a leap year
+TRACEBACK = 200  # lines of a traceback that are looked at for its exception
+LINE = 100  # bytes of a line, where lines are not counted
+STALL_ROW = 75.0  # seconds within which the next notice of a stall is one more in a row
 
-_FINISHERS = {**logrecords.FINISHERS, **logcann.FINISHERS}
-_CAUSES = frozenset(
-    (
-        "oom_device",
-        "kv_cache_unavailable",
-        "device_fault",
-        "device_ecc",
-        "device_lost",
-        "npu_error",
-        "rpc_timeout",
-        "collective_timeout",
-        "collective_error",
-        "collective_abort",
-        "hccl_link",
-        "hccl_timeout",
-        "worker_died",
-        "ray_actor_died",
-    )
-)
-_OWN_STOP = frozenset(("engine_dead", "engine_proc_died", "worker_died", "request_error_server"))
+_FINISHERS = {
+    **logcann.FINISHERS,
+    **logdevices.FINISHERS,
+    **logmemory.FINISHERS,
+    **logserver.FINISHERS,
+}
 _FOLDED = re.compile(r"\[repeated (\d+)x across cluster\]")
 _ECHO = re.compile(r"\s*(?:raise\b|f?[\"'])")
+_QUIET = re.compile(rb"\b(?:INFO|DEBUG)[ :]")
+_NOT_PLAIN = re.compile(rb"\b(?:INFO|DEBUG)[ :]|[\])]   |[\r\x1b]")
+_SECRET_WORDS = ("prompt", "messages", "Received request", "Dumping ", "SchedulerOutput", "NewReq")
 _SECRET = re.compile(
     r"(?s)(Received request \S+?:|Dumping (?:input data|scheduler output)[^:]*?:?|"
     r"prompt(?:_token_ids)?\s*[=:]|messages\s*[=:]|SchedulerOutput\(|NewRequestData\().*"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """When a line was written, as far as that can be told: in seconds of an unknown year if need
-    be; ``own`` is false where the time is that of a line before it."""
-
-    seconds: float | None
-    own: bool = True
-
-    def apart(self, other: _Clock) -> float | None:
-        """Seconds between two lines; None where they cannot be compared."""
-        if self.seconds is None or other.seconds is None:
-            return None
-        apart = abs(self.seconds - other.seconds)
-        return apart if apart < 300 * 86400 else None  # one of them without its year
-
-
-@dataclass(slots=True)
-class _Event:
-    """A record that may still grow until it is handed out, and then takes in its repeats."""
-
-    pattern: Pattern
-    kind: str
-    severity: str
-    line: int
-    text: str
-    time: float | None
-    fields: dict[str, Any]
-    marks: dict[str, Any]
-    where: str
-    last_line: int
-    clock: _Clock
-    body: str
-    count: int = 1
-    folded: int = 0
-    told: bool = False
-    failure: Failure | None = None
-
-    def near(self, line: int, clock: _Clock, within: float, lines: int = NEAR) -> bool:
-        """Whether something at this place can belong to the event."""
-        apart = line - self.last_line
-        seconds = clock.apart(self.clock)
-        if seconds is None:
-            return apart <= lines
-        return seconds <= within and (apart <= FAR or (clock.own and self.clock.own))
-
-    def record(self) -> LogRecord:
-        """The event as a record."""
-        copies = max(self.count, self.folded)
-        if copies > 1 and self.failure is None:
-            self.fields["copies"] = copies
-        return LogRecord(self.kind, self.severity, self.line, self.text, self.time, self.fields)
-
-
 @dataclass(slots=True)
 class _Echo:
     """Source text in a traceback whose exception line has not been seen yet."""
 
-    event: _Event
+    event: Happening
     pid: int | None
 
 
@@ -121,7 +58,7 @@ def _choice(source: str | None) -> tuple[tuple[Pattern, ...], tuple[str, ...]]:
     """The patterns of a source, and all their literals, each once."""
     chosen = [p for p in shipped() if source is None or source in p.sources]
     # The kernel's own lines quote sentences that mean something else in a server's log.
-    patterns = tuple(sorted(chosen, key=lambda pattern: pattern.sources != ("kernel",)))
+    patterns = tuple(sorted(chosen, key=lambda pattern: not pattern.kernel))
     literals = dict.fromkeys(literal for pattern in patterns for literal in pattern.literals)
     return patterns, tuple(literals)
 
@@ -131,37 +68,42 @@ class Classifier:
     """Reads one log from its beginning to its end.
 
     ``source`` is vllm, kernel, ascend or None (all patterns). ``zone`` is the writer's zone where
-    lines name none; ``reference`` (Unix seconds) gives the year where they have none. ``scan``
-    makes the scanner (for tests and for machines without hyperscan).
+    lines name none; ``reference`` (Unix seconds) gives the year where they have none. ``detail``
+    bounds the work of a flood: after so many lines of a pattern its further ones are counted only,
+    until ``renew`` (0: no bound); their kinds are in ``passed``, and line numbers are estimates
+    then. ``scan`` makes the scanner (for tests and for machines without hyperscan).
     """
 
     source: str | None = None
     zone: tzinfo = timezone.utc
     reference: float | None = None
+    detail: int = 0
     scan: Callable[[tuple[str, ...]], Scanner] = scanner
+    passed: Counter[str] = field(default_factory=Counter)
 
     _rest: bytes = b""
     _line: int = 0
-    _events: list[_Event] = field(default_factory=list)
-    _fresh: list[_Event] = field(default_factory=list)
+    _groups: Groups = field(default_factory=Groups)
     _echoes: list[_Echo] = field(default_factory=list)
     _stalls: dict[int | None, tuple[int, float | None]] = field(default_factory=dict)
     _identity: dict[int | None, dict[str, Any]] = field(default_factory=dict)
-    _stopping: _Event | None = None
-    _starting: bool = False
-    _phase: str = ""
-    _clock: _Clock = _Clock(None)
+    _clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self._patterns, literals = _choice(self.source)
-        self._scanner = self.scan(literals)
-        number = {literal: place for place, literal in enumerate(literals)}
-        self._of_literal: list[list[int]] = [[] for _ in literals]
+        self._patterns, self._literals = _choice(self.source)
+        self._scanner = self.scan(self._literals)
+        number = {literal: place for place, literal in enumerate(self._literals)}
+        self._of_literal: list[list[int]] = [[] for _ in self._literals]
         for place, pattern in enumerate(self._patterns):
             for literal in pattern.literals:
                 self._of_literal[number[literal]].append(place)
         self._calendar = Calendar(self.zone, self.reference)
-        self._some_year = Calendar(self.zone, SOME_YEAR)
+        self._left = [self.detail] * len(self._patterns)
+        self._bytes = 0
+
+    def renew(self) -> None:
+        """Lines are read in full again, up to ``detail`` of each pattern."""
+        self._left = [self.detail] * len(self._patterns)
 
     def feed(self, data: bytes) -> list[LogRecord]:
         """Take more of the log; return the events that it tells. A cut last line waits."""
@@ -179,7 +121,7 @@ class Classifier:
                     stop = data.find(b"\n", place) + 1
             self._read(data[place:stop])
             place = stop
-        return self._hand_out()
+        return self._groups.take_out()
 
     def finish(self) -> list[LogRecord]:
         """The log has ended: return what waited for more."""
@@ -187,50 +129,68 @@ class Classifier:
         if rest:
             self._read(rest)
         for echo in self._echoes:
-            self._keep(echo.event)
+            self._groups.keep(echo.event)
         self._echoes = []
-        return self._hand_out(everything=True)
-
-    def _hand_out(self, everything: bool = False) -> list[LogRecord]:
-        """The events not told yet, in the order of their lines. A follow-up code without the code
-        that it follows waits for one more feed."""
-        waiting: list[_Event] = []
-        told: list[LogRecord] = []
-        for event in sorted(self._fresh, key=lambda event: event.line):
-            failure = event.failure
-            if failure is not None:
-                if failure.secondary and not everything and not event.marks.get("waited"):
-                    event.marks["waited"] = True
-                    waiting.append(event)
-                    continue
-                if failure.empty:
-                    continue
-                event.kind, event.severity, event.fields = failure.verdict()
-            event.told = True
-            told.append(event.record())
-        self._fresh = waiting
-        return told
+        return self._groups.take_out(ended=True)
 
     # ---- lines ----
 
     def _read(self, block: bytes) -> None:
-        self._settle_echoes(block)
-        seen = 0
-        line = self._line
+        if self._echoes:
+            self._settle_echoes(block)
+        if self.detail:
+            for start, stop, literals in self._scanner.hits(block):
+                places = self._places(literals)
+                if not self._pass(block, start, stop, places):
+                    line = (self._bytes + start) // LINE
+                    self._look(block, start, stop, literals, places, line)
+            self._bytes += len(block)
+            return
+        seen, line = 0, self._line
         for start, stop, literals in self._scanner.hits(block):
             line += block.count(b"\n", seen, start)
             seen = start
-            self._look(block, start, stop, literals, line + 1)
+            self._look(block, start, stop, literals, self._places(literals), line + 1)
         self._line = line + block.count(b"\n", seen)
 
-    def _look(self, block: bytes, start: int, stop: int, literals: list[int], line: int) -> None:
-        """Read one line that holds some literal."""
-        stop = min(stop, start + MAX_LINE)
-        text = plain(block[start:stop].decode("utf-8", "replace"))
+    def _places(self, literals: list[int]) -> list[int]:
+        """The patterns that a line with these literals can match, first ones first."""
         if len(literals) == 1:
-            places = self._of_literal[literals[0]]
-        else:
-            places = sorted({place for literal in literals for place in self._of_literal[literal]})
+            return self._of_literal[literals[0]]
+        return sorted({place for literal in literals for place in self._of_literal[literal]})
+
+    def _pass(self, block: bytes, start: int, stop: int, places: list[int]) -> bool:
+        """Count a line of a pattern of which enough lines have been read in full.
+
+        False where the line must be read: there is detail left, or it is not a plain one.
+        """
+        for place in places:
+            if self._left[place] > 0 or stop - start > MAX_LINE:
+                return False
+            pattern = self._patterns[place]
+            match = pattern.raw.search(block, start, stop)
+            if match is None:
+                continue
+            if pattern.raw_unless is not None and pattern.raw_unless.search(block, start, stop):
+                continue
+            if not pattern.kernel and not _is_plain(pattern, block, start, match.start()):
+                return False
+            if not pattern.within and (not pattern.cann or pattern.finish == "opens"):
+                self.passed[raw_kind(pattern, match)] += 1
+            return True
+        return False
+
+    def _look(
+        self,
+        block: bytes,
+        start: int,
+        stop: int,
+        literals: list[int],
+        places: list[int],
+        line: int,
+    ) -> None:
+        """Read one line that holds some literal."""
+        text = self._text(block, start, stop, literals)
         begin: Head | None = None
         for place in places:
             pattern = self._patterns[place]
@@ -238,9 +198,12 @@ class Classifier:
             if match is None or (pattern.unless is not None and pattern.unless.search(text)):
                 continue
             if begin is None:
-                begin = Head() if pattern.sources == ("kernel",) else head(text)
+                begin = NO_HEAD if pattern.kernel else head(text)
             if begin.quiet and not (pattern.info and self._leads(pattern, text, begin)):
                 continue
+            fields = groups(match)
+            if pattern.fields:
+                fields = {**pattern.fields, **fields}
             found = Found(
                 pattern,
                 match,
@@ -248,12 +211,26 @@ class Classifier:
                 begin,
                 pattern.kind,
                 pattern.severity,
-                {**pattern.fields, **groups(match)},
+                fields,
                 Around(block, start, stop),
-                {"where": begin.where} if begin.where else {},
+                {"where": begin.where},
             )
             if self._take(found, line):
+                self._left[place] -= 1
                 return
+
+    def _text(self, block: bytes, start: int, stop: int, literals: list[int]) -> str:
+        """The line as text: of a very long one its two ends, of one that a progress bar wrote over
+        again and again the last writing."""
+        raw = block[start:stop]
+        if len(raw) > MAX_LINE:
+            raw = raw[: MAX_LINE // 2] + b" ... " + raw[-MAX_LINE // 2 :]
+        text = plain(raw.decode("utf-8", "replace"))
+        if "\r" in text:
+            last = text.rpartition("\r")[2]
+            if any(self._literals[literal] in last for literal in literals):
+                return last
+        return text
 
     def _leads(self, pattern: Pattern, text: str, begin: Head) -> bool:
         """A quiet line counts only where the words stand at the beginning of its message."""
@@ -264,13 +241,10 @@ class Classifier:
     def _take(self, found: Found, line: int) -> bool:
         """Make an event of a line, or add it to one; False where it means nothing after all."""
         pattern = found.pattern
-        body = found.text[found.head.body :]
-        if (
-            not pattern.indented
-            and body[:2] in ("  ", "\t", "\t\t")
-            and pattern.sources != ("kernel",)
-        ):
-            return self._echo(found, body, line)
+        if not (pattern.indented or pattern.kernel):
+            body = found.text[found.head.body :]
+            if body.startswith(("  ", "\t")):
+                return self._echo(found, body, line)
         time = self._time(found)
         if pattern.cann:
             return self._cann(found, line, time)
@@ -281,26 +255,24 @@ class Classifier:
             self._remembering(found, time)
         if not found.kind:
             return False
-        self._who(found)
-        self._keep(self._event(found, line, time))
+        if not pattern.kernel:
+            self._who(found)
+        self._groups.keep(self._event(found, line, time))
         return True
 
     def _time(self, found: Found) -> float | None:
         """The line's time; the clock, which tells lines apart, goes on without its year too."""
-        time = self._calendar.read(found.text, found.head.stamp)
-        seconds = time
-        if seconds is None and self.reference is None:
-            seconds = self._some_year.read(found.text, found.head.stamp)
-        own = seconds is not None
-        self._clock = _Clock(seconds if own else self._clock.seconds, own)
+        time, seconds = self._calendar.read(found.text, found.head)
+        if seconds is not None:
+            self._clock = Clock(seconds)
+        elif self._clock.own:
+            self._clock = Clock(self._clock.seconds, own=False)
         return time
 
     def _who(self, found: Found) -> None:
         """What the head knows of the writer, where the text does not say otherwise."""
         begin, fields = found.head, found.fields
-        if begin.pid is None and not begin.process:
-            if found.pattern.sources == ("kernel",):
-                return
+        if begin.pid is None and not begin.process and not found.pattern.info:
             begin = self._neighbour(found) or begin
         if begin.pid is not None:
             fields.setdefault("pid", begin.pid)
@@ -308,8 +280,8 @@ class Classifier:
             fields.setdefault(name, rank)
         if begin.process.startswith("Worker_"):
             fields.setdefault("worker", begin.process[7:])
-        if found.pattern.traceback:
-            ended = exception(found.around.after(200), begin.pid, begun=False)
+        if found.pattern.traceback and found.around.traceback():
+            ended = exception(found.around.after(TRACEBACK), begin.pid, begun=False)
             if ended is not None:
                 fields.setdefault("error", ended[:200])
 
@@ -321,106 +293,38 @@ class Classifier:
                 return begin
         return None
 
-    def _event(self, found: Found, line: int, time: float | None) -> _Event:
-        text = _SECRET.sub(r"\1", found.text)[:MAX_TEXT]
-        folded = _FOLDED.search(found.text)
-        return _Event(
+    def _event(self, found: Found, line: int, time: float | None) -> Happening:
+        text = found.text
+        if any(word in text for word in _SECRET_WORDS):
+            text = _SECRET.sub(r"\1", text)
+        folded = _FOLDED.search(text) if "x across cluster]" in text else None
+        return Happening(
             found.pattern,
             found.kind,
             found.severity,
             line,
-            text,
+            text[:MAX_TEXT],
             time,
             found.fields,
             found.marks,
             found.head.where,
-            line,
             self._clock,
-            found.text[found.head.body :],
-            folded=int(folded[1]) if folded else 0,
+            text[found.head.body :],
+            line,
+            int(folded[1]) if folded else 0,
         )
 
-    # ---- events ----
-
-    def _keep(self, event: _Event) -> None:
-        """Add an event, or let an open one take it in."""
-        if event.folded and self._fold(event):
-            return
-        if event.fields.get("phase") == "startup" and self._phase in ("sleep", "wake", "reload"):
-            event.fields["phase"] = "reload"  # weights loaded into a server that was up
-        open_event = self._open_event(event)
-        if open_event is not None:
-            _merge(open_event, event)
-            return
-        self._circumstances(event)
-        self._events.append(event)
-        del self._events[:-RECENT]
-        self._fresh.append(event)
-
-    def _open_event(self, event: _Event) -> _Event | None:
-        """The latest event that this one tells of again."""
-        within = event.pattern.within
-        if not within:
-            return None
-        for other in reversed(self._events):
-            if (
-                other.kind == event.kind
-                and other.near(event.line, event.clock, within)
-                and all(_agree(other, event, name) for name in event.pattern.key)
-            ):
-                return other
-        return None
-
-    def _fold(self, event: _Event) -> bool:
-        """A line that Ray folded tells how often the event just before it happened."""
-        for other in reversed(self._events):
-            if other.where == event.where and other.near(event.line, event.clock, 2.0):
-                other.folded = max(other.folded, event.folded)
-                return other.kind != event.kind or self._open_event(event) is other
-        return False
-
-    def _circumstances(self, event: _Event) -> None:
-        """What the events before it say about this one."""
-        phase = event.fields.get("phase") if event.kind == "lifecycle" else None
-        if phase == "startup":
-            self._starting, self._stopping = True, None
-        elif phase == "ready":
-            self._starting, self._stopping = False, None
-        elif phase == "shutdown" and self._stopping is None:
-            self._stopping = event
-        stop = self._stopping
-        stopped = stop is not None and stop.near(event.line, event.clock, 300.0, FAR)
-        if stopped and event.kind in _OWN_STOP:
-            event.severity = "info"
-            event.fields["during_shutdown"] = True
-            return
-        self._phase = phase or self._phase
-        if event.pattern.consequence:
-            self._find_cause(event)
-        elif event.kind in _CAUSES:
-            self._explain(event)
-
-    def _find_cause(self, event: _Event) -> None:
-        for other in self._events:
-            if other.kind in _CAUSES and other.near(event.line, event.clock, 120.0, FAR):
-                kind = other.failure.verdict()[0] if other.failure else other.kind
-                if other.failure is not None and other.failure.secondary:
-                    continue
-                event.fields.setdefault("cause", kind)
-                if other.kind == "oom_device" and event.kind.startswith("engine_"):
-                    other.severity = "critical"
-                return
-
-    def _explain(self, event: _Event) -> None:
-        """The cause may stand below what follows from it, in the same traceback."""
-        for other in self._events:
-            if (
-                other.pattern.consequence
-                and not other.told
-                and other.fields.get("pid") == event.fields.get("pid")
-                and other.near(event.line, event.clock, 5.0, FAR)
-            ):
-                other.fields.setdefault("cause", event.kind)
+    def _cann(self, found: Found, line: int, time: float | None) -> bool:
+        """Add a line to the CANN failure that it belongs to, or begin one."""
+        if self._groups.join_failure(found, line, time, self._clock):
+            return True
+        failure = Failure()
+        failure.add(found)
+        if "rank" not in failure.told and (who := self._neighbour(found)):
+            failure.pid = who.pid if failure.pid is None else failure.pid
+            failure.told = {**who.ranks, **failure.told}
+        self._groups.begin_failure(self._event(found, line, time), failure)
+        return True
 
     # ---- tracebacks ----
 
@@ -428,7 +332,7 @@ class Classifier:
         """Source text that a traceback prints: it counts only if its exception never comes."""
         if not _ECHO.match(body) or found.pattern.info:
             return False
-        if exception(found.around.after(200), found.head.pid) is not None:
+        if exception(found.around.after(TRACEBACK), found.head.pid) is not None:
             return False
         time = self._time(found)
         self._who(found)
@@ -438,11 +342,9 @@ class Classifier:
 
     def _settle_echoes(self, block: bytes) -> None:
         """Look for the exceptions that the last block left open."""
-        if not self._echoes:
-            return
         for echo in self._echoes:
-            if exception(Around(block, 0, -1).after(400), echo.pid) is None:
-                self._keep(echo.event)
+            if exception(Around(block, 0, -1).after(2 * TRACEBACK), echo.pid) is None:
+                self._groups.keep(echo.event)
         self._echoes = []
 
     # ---- what is remembered between lines ----
@@ -450,69 +352,28 @@ class Classifier:
     def _remembering(self, found: Found, time: float | None) -> None:
         finish, fields, pid = found.pattern.finish, found.fields, found.head.pid
         if finish == "ipc_stall":
-            count, last = self._stalls.get(pid, (0, None))
-            row = last is None or time is None or 0 <= time - last <= 75
-            count = count + 1 if row else 1
-            self._stalls[pid] = (count, time)
-            if self._starting:
-                found.severity = "info"
-            elif count >= 3:
-                found.severity = "critical"
-            fields["in_row"] = count
+            self._stall(found, time, pid)
         elif finish == "identity":
             self._identity[pid] = _identity(found.text)
         elif finish == "hccl_return":
-            for other in reversed(self._events):
-                if other.kind == "hccl_link" and other.fields.get("pid") == pid:
-                    other.fields.setdefault("ret", fields["ret"])
-                    break
-        elif finish in ("identified", "errno"):
+            link = self._groups.latest("hccl_link", pid)
+            if link is not None:
+                link.fields.setdefault("ret", fields["ret"])
+        else:
             for name, value in self._identity.get(pid, {}).items():
                 fields.setdefault(name, value)
 
-    def _cann(self, found: Found, line: int, time: float | None) -> bool:
-        """Add a line to the CANN failure that it belongs to, or begin one."""
-        last = self._events[-1] if self._events else None
-        near = last is not None and line - last.last_line <= CANN_NEAR
-        if last is not None and self._clock.own and last.clock.own:
-            near = near and (self._clock.apart(last.clock) or 0.0) <= 60.0
-        if near and last is not None and last.failure is not None and last.failure.takes(found):
-            last.failure.add(found)
-            last.last_line = line
-            if self._clock.own:
-                last.clock = self._clock
-            if last.told and not last.fields.get("code"):
-                self._fresh.append(last)
-            if last.time is None:
-                last.time = time
-            return True
-        failure = Failure()
-        failure.add(found)
-        if failure.secondary and near and last is not None and self._follows(last, found):
-            return True
-        if not failure.told.get("rank") and (who := self._neighbour(found)):
-            failure.pid = who.pid if failure.pid is None else failure.pid
-            failure.told = {**who.ranks, **failure.told}
-        event = self._event(found, line, time)
-        event.failure = failure
-        event.kind = failure.verdict()[0]
-        self._events.append(event)
-        del self._events[:-RECENT]
-        self._fresh.append(event)
-        return True
-
-    def _follows(self, last: _Event, found: Found) -> bool:
-        """torch_npu's follow-up code belongs to an abort told just before it."""
-        if last.kind not in ("collective_abort", "collective_timeout"):
-            return False
-        told = facts(found.text)
-        text_pid = told.pop("text_pid", None)
-        if text_pid is not None and last.fields.setdefault("pid", text_pid) != text_pid:
-            return False
-        last.fields.setdefault("code", found.fields.get("error"))
-        for name, value in told.items():
-            last.fields.setdefault(name, value)
-        return True
+    def _stall(self, found: Found, time: float | None, pid: int | None) -> None:
+        """One notice is a warning, the third in a row critical; at the engine's start, none is."""
+        count, last = self._stalls.get(pid, (0, None))
+        row = last is None or time is None or 0 <= time - last <= STALL_ROW
+        count = count + 1 if row else 1
+        self._stalls[pid] = (count, time)
+        found.fields["in_row"] = count
+        if self._groups.starting:
+            found.severity = "info"
+        elif count >= 3:
+            found.severity = "critical"
 
 
 def classify(
@@ -528,24 +389,14 @@ def classify(
     return sorted(reader.feed(ended) + reader.finish(), key=lambda record: record.line)
 
 
-def _merge(event: _Event, other: _Event) -> None:
-    """Let an event take in another telling of it: gaps are filled, what is known stays."""
-    for name, value in other.fields.items():
-        event.fields.setdefault(name, value)
-    event.count += event.body == other.body
-    event.folded = max(event.folded, other.folded)
-    event.last_line = other.line
-    if other.clock.seconds is not None:
-        event.clock = other.clock
-    if event.time is None:
-        event.time = other.time
-
-
-def _agree(one: _Event, other: _Event, name: str) -> bool:
-    """Whether two events can be the same as far as this field goes (unknown agrees with all)."""
-    mine = one.fields.get(name, one.marks.get(name))
-    theirs = other.fields.get(name, other.marks.get(name))
-    return mine is None or theirs is None or mine == theirs
+def _is_plain(pattern: Pattern, block: bytes, start: int, stop: int) -> bool:
+    """Whether what stands before a match lets no doubt that the line counts: no quiet level, no
+    indented source text, nothing that was written over; of a quiet pattern, a head alone."""
+    if pattern.info:
+        return block[start:stop].rstrip().endswith((b"INFO:", b"]"))
+    if pattern.indented:
+        return _QUIET.search(block, start, stop) is None
+    return block[start] not in b" \t" and _NOT_PLAIN.search(block, start, stop) is None
 
 
 def _clean(data: bytes) -> bytes:
