@@ -166,9 +166,11 @@ def test_wrong_file_is_told_with_its_place(text: str, expected: str) -> None:
 def test_all_errors_of_a_file_are_told_at_once() -> None:
     text = "groups:\n- name: a\n  rules:\n  - {alert: A}\n  - {record: b, expr: 1 +}\n- {}\n"
 
-    assert [
-        told.partition(": ")[0] for told in problems(text)
-    ] == ["r.yaml:4:5", "r.yaml:5:26", "r.yaml:6:3"]
+    assert [told.partition(": ")[0] for told in problems(text)] == [
+        "r.yaml:4:5",
+        "r.yaml:5:26",
+        "r.yaml:6:3",
+    ]
 
 
 def test_empty_file_has_no_groups() -> None:

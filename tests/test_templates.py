@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from vllm_watchdog.watchdog.templates import (
     TemplateError,
     parse_template,
 )
-from vllm_watchdog.watchdog.templates.goformat import sprint, sprintf, sprintln
+from vllm_watchdog.watchdog.templates.goformat import sprint, sprintln
+from vllm_watchdog.watchdog.templates.printf import sprintf
 
 LABELS = {"instance": "node-1.example.com:9100", "job": "vllm", "dev": "héllo wörld"}
 QUEUE = [({"__name__": "queue", "x": "a"}, 3.0)]
@@ -232,6 +235,38 @@ def test_field_that_no_alert_has_is_remarked() -> None:
     _, remarks = parse_template("{{ .Foo }}{{ with 1 }}{{ .Bar }}{{ end }}", "T")
 
     assert [remark.offset for remark in remarks] == [3]
+
+
+def test_no_text_makes_the_parser_or_an_expansion_crash() -> None:
+    pick = random.Random(7)
+    words = sorted(
+        {word for text, *_ in TABLE for word in re.findall(r'"[^"]*"|[$]?\w+|\s+|\S', text)}
+    )
+    outcomes = {"refused": 0, "expanded": 0}
+
+    for _ in range(3000):
+        text, at = pick.choice(TABLE)[0], pick.randrange(40)
+        text = (
+            text[:at]
+            + "".join(pick.choices(words, k=pick.randrange(4)))
+            + text[at + pick.randrange(4) :]
+        )
+        try:
+            template, _ = parse_template(text, "T")
+        except TemplateError as error:
+            assert 0 <= error.offset <= len(text)
+            outcomes["refused"] += 1
+            continue
+        template.expand(LABELS, pick.choice([1.0, math.nan, -math.inf]), Context(rows))
+        outcomes["expanded"] += 1
+
+    assert min(outcomes.values()) > 100
+
+
+def test_endless_work_is_stopped() -> None:
+    got = expand("{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}")
+
+    assert "too many steps" in got
 
 
 def test_output_has_a_limit() -> None:

@@ -41,6 +41,11 @@ class Rule:
         return f"{self.group}/{self.name}"
 
     @property
+    def key(self) -> str:
+        """Unique among loaded rules, and the same after a reload that left the rule alone."""
+        return f"{self.place.file}|{self.group}|{self.number}|{self.fingerprint}"
+
+    @property
     def inputs(self) -> frozenset[str]:
         """The metric names that the expression reads ("" = any name)."""
         return frozenset(self.ranges)

@@ -6,7 +6,8 @@ follows from an alert is decided elsewhere.
 
 from __future__ import annotations
 
-from .engine import INPUTS_UNKNOWN, Counters, EvaluationResult, RuleEngine, Settings
+from .engine import Counters, EvaluationResult, RuleEngine, Settings
+from .failures import INPUTS_UNKNOWN
 from .group import RECORDER, RuleError
 from .series import OWNER as ALERTS
 from .states import RESOLVED_RETENTION, RuleFailed

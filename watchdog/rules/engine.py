@@ -9,20 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..model import Alert, Labels, Transition, labelset
+from ..model import Alert, Labels, Transition
 from ..promql import Evaluator, Expr, PromqlError, load
 from ..rulepack import Group, Rule
-from ..templates import CallError, Context, parse_template
+from ..templates import CallError, Context
 from ..window import Window
 from .evaluation import Query
+from .failures import Failures
 from .group import GroupRun, RuleError, Turn
 from .saving import restored, saved
-from .series import AlertSeries
-from .states import Active, Found, Moment, RuleState, snapshot
+from .states import Active, Moment, RuleState, snapshot
 from .unknown import Owners, base_names, darkness, inputs_of
-
-INPUTS_UNKNOWN = "InputsUnknown"
-_GRACE_MS = 60_000  # a metric that did not come so long after all others could is not awaited
+from .warmth import Warmth
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +69,10 @@ class RuleEngine:
         self._window = window
         self.settings = settings or Settings()
         self._owners = Owners()
-        self._started_ms: int | None = None
-        self._warm: set[str] = set()
+        self._warmth = Warmth()
+        self._restored = False  # whether alerts of an earlier run may still wait for their series
         self._loaded: dict[str, Expr] = {}
-        self._inputs_unknown = RuleState(_inputs_unknown_rule(self.settings.stale_after))
-        self._inputs_series = AlertSeries("watchdog", INPUTS_UNKNOWN)
+        self._failures = Failures(self.settings.stale_after)
         self._last_ms: int | None = None
         self._contexts: dict[int, Context] = {}
         self._install(groups)
@@ -87,7 +84,7 @@ class RuleEngine:
         self._runs = [GroupRun(group, self._query, self.settings.interval) for group in groups]
         bases = base_names(groups)
         self._inputs = {
-            _key(rule): inputs_of(rule, bases) for group in groups for rule in group.rules
+            rule.key: inputs_of(rule, bases) for group in groups for rule in group.rules
         }
         self._names = frozenset().union(*self._inputs.values()) if self._inputs else frozenset()
         self._keep()
@@ -114,10 +111,9 @@ class RuleEngine:
         ``failing`` names the collectors that fail just now, with the labels that all their series
         carry. Nothing raises: a rule that fails is in ``errors``.
         """
-        if self._started_ms is None:
-            self._started_ms = ms
+        self._warmth.start(ms)
         scopes = {owner: dict(scope) for owner, scope in (failing or {}).items()}
-        new = scopes.keys() - {dict(key).get("collector") for key in self._inputs_unknown.active}
+        new = scopes.keys() - self._failures.collectors
         self._owners.refresh(self._window, self._names, ms, now=bool(new))
         turn = _Run(ms, scopes, self._context(ms))
         chosen = None if only_groups is None else set(only_groups)
@@ -141,8 +137,9 @@ class RuleEngine:
         def moment(rule: Rule) -> Moment:
             unknown = None
             if now.failing:
-                unknown = darkness(self._inputs[_key(rule)], self._owners, now.failing)
-            return Moment(ms, elapsed, unknown, self.warm(rule, now.ms))
+                unknown = darkness(self._inputs[rule.key], self._owners, now.failing)
+            warm = not self._restored or self.warm(rule, now.ms)
+            return Moment(ms, elapsed, unknown, warm)
 
         turn = Turn(ms, self._window, now.context, moment, self._annotations)
         run.evaluate(turn)
@@ -151,28 +148,19 @@ class RuleEngine:
 
     def _tell_unknown(self, now: _Run) -> list[Transition]:
         """The alert that a collector has failed for long."""
-        state = self._inputs_unknown
-        if not now.failing and not state.active:
-            return []
-        found = {}
-        for owner in now.failing:
-            labels = labelset(
-                {"alertname": INPUTS_UNKNOWN, "collector": owner, "severity": "warning"}
-            )
-            found[labels] = Found(labels, labelset({"collector": owner}), 1.0)
-        changes = state.evaluate(found, Moment(now.ms))
-        self._inputs_series.write(state.active.values(), self._window, now.ms)
+        state = self._failures.state
         return [
-            Transition(
-                snapshot(alert, state.rule, self._annotations(state.rule, alert)), was, alert.state
-            )
-            for alert, was in changes
+            Transition(self._snapshot(state, alert), was, alert.state)
+            for alert, was in self._failures.evaluate(now.failing, self._window, now.ms)
         ]
+
+    def _snapshot(self, state: RuleState, alert: Active) -> Alert:
+        return snapshot(alert, state.rule, self._annotations(state.rule, alert))
 
     # What templates see
 
     def _context(self, ms: int) -> Context:
-        """What templates see as of ``ms``; the last one is kept, most expansions are of one time."""
+        """What templates see as of ``ms``; the last one is kept."""
         if self._contexts.get(ms) is None:
             self._contexts = {ms: self._new_context(ms)}
         return self._contexts[ms]
@@ -210,49 +198,22 @@ class RuleEngine:
     def alerts(self) -> tuple[Alert, ...]:
         """Every alert that is pending, firing or resolved less than 15 min ago."""
         found = [alert for run in self._runs for alert in run.alerts(self._annotations)]
-        state = self._inputs_unknown
-        found += [
-            snapshot(alert, state.rule, self._annotations(state.rule, alert))
-            for alert in state.active.values()
-        ]
+        state = self._failures.state
+        found += [self._snapshot(state, alert) for alert in state.active.values()]
         return tuple(found)
 
     def rule_alerts(self, name: str) -> tuple[Alert, ...]:
         """The alerts of every rule of one alert name, each rule's for itself."""
         return tuple(
-            snapshot(alert, state.rule, self._annotations(state.rule, alert))
+            self._snapshot(state, alert)
             for state in self._states()
             if state.rule.name == name
             for alert in state.active.values()
         )
 
     def warm(self, rule: Rule, ms: int) -> bool:
-        """Whether the window covers what the rule looks back to, at ``ms``; once warm, it stays.
-
-        Its metrics must reach back over their ranges (without a range: one sample). A metric that
-        this node does not have is not awaited for longer than its range, unless all are missing.
-        """
-        key = _key(rule)
-        if key in self._warm:
-            return True
-        running = ms - (self._started_ms if self._started_ms is not None else ms)
-        seen = False
-        for name, back in rule.ranges.items():
-            since = self._since(name)
-            seen = seen or since is not None
-            covered = since is not None and since <= ms - back
-            awaited = running <= back + _GRACE_MS
-            if not covered and (since is not None or awaited):
-                return False
-        if rule.ranges and not seen:
-            return False
-        self._warm.add(key)
-        return True
-
-    def _since(self, name: str) -> int | None:
-        if name:
-            return self._window.since(name)
-        return self._started_ms
+        """Whether the window covers at ``ms`` what the rule looks back to; once warm, it stays."""
+        return self._warmth.covers(rule, self._window, ms)
 
     @property
     def counters(self) -> Counters:
@@ -314,6 +275,7 @@ class RuleEngine:
                 raise ValueError("saved alerts of another version")
             gone = max(0.0, (ms - int(doc["saved_ms"])) / 1000)
             count = restored(doc, self._states(), gone=gone, mark=True)
+            self._restored = count > 0
             for name, owners in doc["owners"].items():
                 self._owners.known.setdefault(name, {}).update(
                     {owner: dict(shared) for owner, shared in owners.items()}
@@ -326,23 +288,4 @@ class RuleEngine:
         for run in self._runs:
             for rule in run.alerting:
                 yield rule.state
-        yield self._inputs_unknown
-
-
-def _key(rule: Rule) -> str:
-    return f"{rule.place}|{rule.group}|{rule.number}|{rule.fingerprint}"
-
-
-def _inputs_unknown_rule(stale_after: float) -> Rule:
-    text = "The collector {{ $labels.collector }} has failed for long: what it watches is unknown."
-    template, _ = parse_template(text, INPUTS_UNKNOWN)
-    return Rule(
-        "alert",
-        INPUTS_UNKNOWN,
-        "watchdog",
-        1,
-        "",
-        load("vector(1)"),
-        for_=stale_after,
-        annotations=(("summary", template),),
-    )
+        yield self._failures.state

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote_plus
 
-from .goformat import sprint, sprintf, sprintln, type_name
+from .goformat import sprint, sprintln, type_name
+from .printf import sprintf
 from .signature import CallError, Signature
 from .values import Result
 

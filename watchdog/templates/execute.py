@@ -30,7 +30,7 @@ from .tree import (
 from .values import METHODS, AlertData, ArgMap, LabelMap, Method, Sample
 
 _MOST = 1 << 20  # characters an expansion may have
-_STEPS = 100_000  # nodes an expansion may visit
+_STEPS = 100_000  # nodes and rounds of a range that an expansion may go through
 
 
 class _Missing:
@@ -91,11 +91,14 @@ class _Run:
             raise self._fail("output too long")
         self.out.append(text)
 
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps > _STEPS:
+            raise self._fail("too many steps")
+
     def _walk(self, nodes: tuple[Node, ...], dot: object) -> None:
         for node in nodes:
-            self.steps += 1
-            if self.steps > _STEPS:
-                raise self._fail("too many steps")
+            self._step()
             if isinstance(node, Text):
                 self._write(node.text)
             elif isinstance(node, Action):
@@ -122,6 +125,7 @@ class _Run:
         kept = len(self.variables)
         try:
             for index, item in pairs:
+                self._step()
                 self._bind(node.pipe, index, item)
                 try:
                     self._walk(node.body, item)
@@ -145,7 +149,7 @@ class _Run:
         if isinstance(value, int) and not isinstance(value, bool):
             if len(node.pipe.variables) > 1:
                 raise self._fail(f"can't use {value} to iterate over more than one variable")
-            return [(None, number) for number in range(min(value, _MOST))]
+            return [(None, number) for number in range(min(value, _STEPS))]
         raise self._fail(f"range can't iterate over {sprint(value)}")
 
     def _bind(self, pipe: Pipe, index: object, item: object) -> None:
