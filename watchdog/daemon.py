@@ -5,8 +5,10 @@ Signals, waiting and the process are service's work; what a tick means is the en
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +28,7 @@ from .errors import ConfigError, Problem
 from .inventory import Info, Pins, infos
 from .journal import Journal, JournalError
 from .labeller import Labeller
-from .model import Batch, Decisions, Event, Inputs, Tick
+from .model import Batch, Decisions, Event, Inputs, Json, Tick
 from .outlets import Outlet
 from .recording import Manifest, Recorder
 from .rulepack import Group
@@ -42,6 +44,7 @@ LOOK_EVERY = 30.0  # seconds between two looks for servers that came or went
 PRUNE_EVERY = 600.0
 JOURNAL_BYTES = 512 * 1024 * 1024
 JOURNAL_AGE = 14 * 86400.0
+MAX_UNWRITTEN = 10_000  # events kept in memory while the journal cannot be written
 
 Log = Callable[..., object]
 
@@ -112,7 +115,9 @@ class Daemon:
         self._number = 0
         self._due: dict[str, float] = {}
         self._recordings = 0
-        self._pending_events: list[Event] = []
+        self._own_events: deque[Event] = deque()
+        self._unwritten: deque[tuple[Tick, list[Event], dict[str, Json]]] = deque()
+        self.events_lost = 0
         self._finding: threading.Thread | None = None
 
     # Life
@@ -235,8 +240,11 @@ class Daemon:
         """The present moment as the next tick: steady wall time from the start of this run."""
         mono = self.system.clock.mono()
         self._number += 1
-        wall = round(self._wall0 + mono - self._mono0, 3)
-        return Tick(self._number, round(mono, 6), wall, urgent)
+        return Tick(self._number, round(mono, 6), round(self._steady(mono), 3), urgent)
+
+    def _steady(self, mono: float) -> float:
+        """Unix time by this run's own count, which no setting of the clock moves."""
+        return self._wall0 + mono - self._mono0
 
     def tick(self, *, urgent: bool = False) -> Decisions:
         """Take what came in, step the engine, journal, tell. Raises nothing that an input holds."""
@@ -264,25 +272,50 @@ class Daemon:
 
     def _write(self, tick: Tick, inputs: Inputs, decisions: Decisions) -> None:
         """Journal first: events with the checkpoints they came from; then the recording."""
-        events = [*self._pending_events, *decisions.events]
         checkpoints = {
             batch.collector: batch.checkpoint.doc
             for batch in inputs.batches
             if batch.checkpoint is not None
         }
-        if self.journal is not None:
-            try:
-                self.journal.append(tick, events, checkpoints)
-            except JournalError as error:
-                self._journal_failed(str(error))
-            else:
-                self._journal_works()
-        self._pending_events.clear()
+        events: list[Event] = []
+        while self._own_events:
+            events.append(self._own_events.popleft())
+        events += decisions.events
+        if self.journal is not None and (events or checkpoints):
+            self._unwritten.append((tick, events, checkpoints))
+            self._journal_all(self.journal)
         if self.recorder is not None:
-            self.recorder.write(tick, inputs, decisions)
+            self._record_tick(self.recorder, tick, inputs, decisions)
         for event in decisions.events:
             if event.severity != "info":
                 self.log(event.message, kind=event.kind, severity=event.severity)
+
+    def _journal_all(self, journal: Journal) -> None:
+        """Write what waits, oldest first. While the disk is full it waits in memory, bounded."""
+        try:
+            while self._unwritten:
+                journal.append(*self._unwritten[0])
+                self._unwritten.popleft()
+        except JournalError as error:
+            self._journal_failed(str(error))
+            while sum(len(events) for _, events, _ in self._unwritten) > MAX_UNWRITTEN:
+                _, lost, _ = self._unwritten.popleft()
+                self.events_lost += len(lost)
+        else:
+            self._journal_works()
+
+    def _record_tick(
+        self, recorder: Recorder, tick: Tick, inputs: Inputs, decisions: Decisions
+    ) -> None:
+        """Watching goes on without a recording, not the other way round."""
+        try:
+            recorder.write(tick, inputs, decisions)
+        except OSError as error:
+            self.recorder = None
+            with contextlib.suppress(OSError):
+                recorder.close()
+            text = f"recording ended: {recorder.folder}: {error.strerror or error}"
+            self._tell("recording_ended", text, "warning")
 
     def _journal_failed(self, error: str) -> None:
         if self.journal_error is None:
@@ -293,6 +326,10 @@ class Daemon:
     def _journal_works(self) -> None:
         if self.journal_error is not None:
             self.log("the journal is written again")
+            if self.events_lost:
+                text = f"{self.events_lost} events were lost while the journal could not be written"
+                self._tell("events_lost", text, "warning")
+                self.events_lost = 0
         self.journal_error = None
         if self.journal is not None and self.journal.notes:
             for note in self.journal.notes:
@@ -300,14 +337,17 @@ class Daemon:
             self.journal.notes.clear()
 
     def _offer(self) -> None:
+        """Alerts to the outlets, with what leads from this run's steady time to the present one
+        (the machine's clock may have been set since the start)."""
         if self.outlets:
             alerts = self.engine.alerts()
             now = self.system.clock.wall()
+            drift = now - self._steady(self.system.clock.mono())
             for outlet in self.outlets:
-                outlet.offer(alerts, now)
+                outlet.offer(alerts, now, drift if abs(drift) > 1.0 else 0.0)
 
     def _tell(self, kind: str, message: str, severity: str = "info") -> None:
-        self._pending_events.append(Event(kind, message, severity=severity))
+        self._own_events.append(Event(kind, message, severity=severity))
         if severity != "info":
             self.log(message, kind=kind)
 
