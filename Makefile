@@ -2,7 +2,7 @@
 #
 #   PYTHON=…  names an interpreter to use instead of `.venv`; it must have all dependencies.
 #   ARGS=…    is handed on to the daemon (run) or to pytest (test).
-#   N=…       sets the size of a full proof.
+#   N=…, WINDOWS=…  set the sizes of the full proofs.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -46,6 +46,14 @@ lint: $(dev_environment) ## formatter, linter, strict types, import contracts
 .PHONY: promql-oracle
 promql-oracle: $(dev_environment) ## compare N=20000 generated expressions with a real Prometheus
 	N=$(or $(N),20000) $(python) -m pytest tests/promql/test_oracle.py
+
+.PHONY: fuzz-captures
+fuzz-captures: $(dev_environment) ## feed N=100000 damaged outputs to the collectors
+	N=$(or $(N),100000) $(python) -m pytest $(wildcard tests/collectors/test_*_fuzz.py)
+
+.PHONY: latency
+latency: $(dev_environment) ## judge WINDOWS=200 windows of a known round trip each
+	WINDOWS=$(or $(WINDOWS),200) $(python) -m pytest tests/test_latency_namespaces.py
 
 bench-%: $(dev_environment) ## run benchmarks/NAME.py; its last line is one JSON object
 	@$(python) benchmarks/$(subst -,_,$*).py $(ARGS)
