@@ -14,7 +14,7 @@ from ..watchdog.contracts import Yield
 from ..watchdog.errors import NotSupported, SourceError
 from ..watchdog.logevents import LogBook, readable
 from ..watchdog.logs import classify
-from ..watchdog.logtail import BUDGET, LogTail
+from ..watchdog.logtail import BUDGET, LogTail, LogWatch
 from ..watchdog.model import Checkpoint, Event, Page, Sample, labelset
 from ..watchdog.system import System
 
@@ -36,6 +36,7 @@ class _State:
 
     book: LogBook = field(default_factory=lambda: LogBook("ascend"))
     faults: CardFaults = field(default_factory=CardFaults)
+    watch: LogWatch = field(default_factory=LogWatch)
     restored: bool = False
 
 
@@ -45,7 +46,8 @@ class AscendLog:
 
     ``files`` are glob patterns (default: where driver, device plug-in and CANN write). ``cards``
     maps a device number as the driver counts to a card; ``hold`` is how long a fault stays in
-    ``accelerator_fault`` after its last line unless the log says that it is over.
+    ``accelerator_fault`` after its last line unless the log says that it is over. ``wait`` lets a
+    run wait so many seconds for something to be written (0: never wait).
     """
 
     name: ClassVar[str] = "ascend_log"
@@ -57,6 +59,7 @@ class AscendLog:
     budget: int = BUDGET
     interval: float = 5.0
     timeout: float = 30.0
+    wait: float = 0.0
     state: _State = field(default_factory=_State, compare=False, repr=False)
 
     @property
@@ -75,11 +78,14 @@ class AscendLog:
         Raises NotSupported where there is no such log, SourceError when none of them can be read.
         """
         kept = system.checkpoints.get(self.instance)
-        state, wall = self.state, system.clock.wall()
+        state = self.state
         if not state.restored:
             state.restored = True
             state.faults.cards, state.faults.hold = self.cards, self.hold
             state.faults.restore((kept or {}).get("faults"))
+        elif self.wait:
+            state.watch.wait(system.files, self.files, self.wait)
+        wall = system.clock.wall()
         tail = LogTail(system.files, self.files, kept, self.from_start, self.budget)
         state.book.open()
         for path, data in tail.blocks():

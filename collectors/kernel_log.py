@@ -48,7 +48,8 @@ class KernelLog:
 
     ``files`` reads these files instead. ``hold`` is how long a card's fault stays in
     ``accelerator_fault`` after its last line; lines older than that are passed over at first sight.
-    ``cards`` maps an Ascend device number of the driver to a card.
+    ``cards`` maps an Ascend device number of the driver to a card. ``wait`` lets a run wait so many
+    seconds for a record where the device itself is read (0: never wait).
     """
 
     name: ClassVar[str] = "kernel_log"
@@ -57,7 +58,8 @@ class KernelLog:
     cards: Mapping[str, str] = field(default_factory=dict)
     hold: float = HOLD
     interval: float = 5.0
-    timeout: float = 20.0
+    timeout: float = 30.0
+    wait: float = 0.0
     state: _State = field(default_factory=_State, compare=False, repr=False)
 
     @property
@@ -76,7 +78,10 @@ class KernelLog:
         Raises NotSupported where no form of the log can be read.
         """
         kept = dict(system.checkpoints.get(self.instance) or {})
-        state, wall = self.state, system.clock.wall()
+        state = self.state
+        if self.wait and state.stream is not None:
+            state.stream.wait(self.wait)
+        wall = system.clock.wall()
         if not state.restored:
             state.restored = True
             state.faults.cards, state.faults.hold = self.cards, self.hold

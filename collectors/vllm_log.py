@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from typing import ClassVar
 
 from ..watchdog.contracts import Yield
 from ..watchdog.errors import SourceError
 from ..watchdog.logevents import LogBook, readable
 from ..watchdog.logs import classify
-from ..watchdog.logtail import BUDGET, LogTail
+from ..watchdog.logtail import BUDGET, LogTail, LogWatch
 from ..watchdog.model import Checkpoint, Event, Page, Sample, labelset
 from ..watchdog.system import System
+
+
+@dataclass
+class _State:
+    """What lives as long as the daemon."""
+
+    book: LogBook
+    watch: LogWatch = field(default_factory=LogWatch)
+    begun: bool = False
 
 
 @dataclass(frozen=True)
@@ -24,7 +34,8 @@ class VllmLog:
     """Follows the files that ``files`` (glob patterns) name for one service.
 
     ``from_start`` reads files that are there at first sight from their beginning; ``budget`` is the
-    most bytes of one run.
+    most bytes of one run. ``wait`` lets a run wait so many seconds for something to be written, so
+    that a caller who runs it again and again learns of a line at once (0: never wait).
     """
 
     name: ClassVar[str] = "vllm_log"
@@ -35,11 +46,14 @@ class VllmLog:
     budget: int = BUDGET
     interval: float = 5.0
     timeout: float = 30.0
-    book: LogBook | None = field(default=None, compare=False, repr=False)
+    wait: float = 0.0
+    zone: tzinfo | None = None
+    state: _State | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.book is None:
-            object.__setattr__(self, "book", LogBook("vllm", {"service": self.service}))
+        if self.state is None:
+            book = LogBook("vllm", {"service": self.service}, self.zone)
+            object.__setattr__(self, "state", _State(book))
 
     @property
     def instance(self) -> str:
@@ -56,14 +70,18 @@ class VllmLog:
 
         Raises SourceError when no file can be read though there are some.
         """
-        assert self.book is not None
+        assert self.state is not None
+        book = self.state.book
+        if self.wait and self.state.begun:
+            self.state.watch.wait(system.files, self.files, self.wait)
+        self.state.begun = True
         kept = system.checkpoints.get(self.instance)
         tail = LogTail(system.files, self.files, kept, self.from_start, self.budget)
-        self.book.open()
+        book.open()
         read = False
         for path, data in tail.blocks():
             read = True
-            for _, event in self.book.take(path, data, system.clock.wall()):
+            for _, event in book.take(path, data, system.clock.wall()):
                 yield event
         position = tail.position()
         if tail.problems and not read and not position["places"]:
@@ -73,7 +91,7 @@ class VllmLog:
         for path in sorted(set(tail.problems) - set(told)):
             text = f"{path}: {tail.problems[path]}"
             yield Event("log_unreadable", text, labelset(self.scope), severity="warning")
-        yield from self.book.close()
+        yield from book.close()
         document = {**position, "unreadable": dict(sorted(tail.problems.items()))}
         if document != kept:
             yield Checkpoint(document)

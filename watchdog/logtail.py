@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from .system import FilePart, Files
+from .system import FilePart, Files, FolderWatch
 
 BLOCK = 1024 * 1024  # bytes read at once
 BUDGET = 64 * 1024 * 1024  # bytes of one run; the rest of a backlog waits for the next ones
@@ -35,6 +35,35 @@ class _Place:
 
     def is_file(self, part: FilePart) -> bool:
         return (self.device, self.inode) == (part.device, part.inode)
+
+
+@dataclass
+class LogWatch:
+    """Waits until files that some patterns can match change, without reading them."""
+
+    _watch: FolderWatch | None = None
+    _folders: tuple[str, ...] = ()
+
+    def wait(self, files: Files, patterns: Sequence[str], seconds: float) -> None:
+        """Return when something changed since the last call, and after ``seconds`` at the latest.
+
+        Raises OSError where changes cannot be watched.
+        """
+        folders = tuple(sorted(_folders(files, patterns)))
+        if self._watch is None or folders != self._folders:
+            if self._watch is not None:
+                self._watch.close()
+            self._watch, self._folders = files.watch(folders), folders
+            return  # what was written before the watch began is read now
+        self._watch.wait(seconds)
+
+
+def _folders(files: Files, patterns: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns:
+        folder = str(PurePosixPath(pattern).parent)
+        found.update(files.glob(folder) if any(mark in folder for mark in "*?[") else (folder,))
+    return found
 
 
 @dataclass

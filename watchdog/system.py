@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import stat
@@ -279,9 +280,48 @@ class RecordStream:
             records.append(record)
         return records, lost
 
+    def wait(self, seconds: float) -> bool:
+        """Wait until there is a record, at most so long; whether there is one."""
+        return _readable(self._descriptor, seconds)
+
     def close(self) -> None:
         """Let go of the device."""
         os.close(self._descriptor)
+
+
+class FolderWatch:
+    """Tells when files in some folders are written, made or renamed (inotify). Raises OSError."""
+
+    _EVENTS = 0x2 | 0x80 | 0x100 | 0x400  # IN_MODIFY, IN_MOVED_TO, IN_CREATE, IN_DELETE_SELF
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "inotify cannot be used")
+        for folder in folders:
+            libc.inotify_add_watch(self._descriptor, os.fsencode(folder), self._EVENTS)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something changed since the last wait, at most so long; whether it did."""
+        if not _readable(self._descriptor, seconds):
+            return False
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._descriptor, 65536):
+                pass
+        return True
+
+    def close(self) -> None:
+        """Let go of the folders."""
+        os.close(self._descriptor)
+
+
+def _readable(descriptor: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(0, round(seconds * 1000))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +358,10 @@ class Files:
     def records(self, path: str | Path) -> RecordStream:
         """A device that gives one record a read (/dev/kmsg), never waited for. Raises OSError."""
         return RecordStream(os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK))
+
+    def watch(self, folders: Sequence[str]) -> FolderWatch:
+        """Notice of changes in folders. Raises OSError."""
+        return FolderWatch([self.path(folder) for folder in folders])
 
     def text(self, path: str | Path, limit: int = MAX_OUTPUT) -> str:
         """A small file as text, undecodable bytes as U+FFFD. Raises OSError."""

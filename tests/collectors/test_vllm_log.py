@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import timezone
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,11 @@ FOREIGN = (
     " 5.00 GiB already allocated; 5.00 GiB current active; 0.50 GiB free; 6.00 GiB reserved in"
     " total by PyTorch)\n"
 )
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as stream:
+        stream.write(text)
 
 
 class Node:
@@ -70,11 +77,7 @@ def test_a_dead_engine_is_an_urgent_event_and_a_count(tmp_path: Path) -> None:
 
 def test_the_year_comes_from_the_clock(tmp_path: Path) -> None:
     # The clock stands at 2023-11-14 22:13:20 UTC.
-    from datetime import timezone
-
-    from vllm_watchdog.watchdog.logevents import LogBook
-
-    node = Node(tmp_path, book=LogBook("vllm", {"service": "s"}, timezone.utc))
+    node = Node(tmp_path, zone=timezone.utc)
     (event,) = events(node.write(DEAD))
 
     assert event.time == 1_700_000_000.0 - 20.0
@@ -189,3 +192,16 @@ def test_a_saved_log_without_faults_is_fine() -> None:
 def test_what_is_no_log_is_refused(data: bytes) -> None:
     with pytest.raises(SourceError):
         capture(data)
+
+
+def test_a_run_that_waits_ends_when_a_line_comes(tmp_path: Path) -> None:
+    node = Node(tmp_path, wait=20.0)
+    node.run()  # the watch begins
+    writer = threading.Timer(0.05, append, (node.path, DEAD))
+    writer.start()
+    kinds: list[str] = []
+    while not kinds:
+        kinds = [event.kind for event in events(node.run())]
+    writer.join()
+
+    assert kinds == ["engine_dead"]
