@@ -22,6 +22,7 @@ COLLECTORS: dict[str, tuple[str, str]] = {
     "host": ("host", "HostFigures"),
     "numa": ("numa", "Numa"),
     "l3": ("l3", "L3"),
+    "peers": ("peers", "Peers"),
 }
 """Name of a collector → its module in this folder and its class there."""
 

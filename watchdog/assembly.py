@@ -65,6 +65,8 @@ def node_collectors(config: Config, runner: Runner) -> list[Collector]:
             options["expected"] = tuple(dict.fromkeys(expected))
         if settings.files:
             options["files"] = settings.files
+        if name == "peers":
+            options["peers"] = {peer: (at.host, at.port) for peer, at in config.peers.items()}
         built.append(_build(name, options))
     return built
 
