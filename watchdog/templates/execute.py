@@ -182,7 +182,8 @@ class _Run:
 
     def _command(self, dot: object, command: Command, final: object) -> object:
         first = command.words[0]
-        self.node = first
+        if not isinstance(first, Pipe):
+            self.node = first
         if isinstance(first, Function):
             return self._function(dot, first, command, command.words[1:], final)
         if isinstance(first, Field | Chain) or (isinstance(first, Variable) and first.names):
