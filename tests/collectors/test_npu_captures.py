@@ -35,7 +35,7 @@ SHORT = {
     "ddr": ("accelerator_ddr_used_bytes", MIB),
     "ddr_total": ("accelerator_ddr_total_bytes", MIB),
     "pages": ("accelerator_hugepages_used", 1),
-    "pages_total": ("accelerator_hugepages_total", 1),
+    "pages_total": ("accelerator_hugepages_configured", 1),
     "processes": ("accelerator_processes", 1),
     "memory_percent": ("accelerator_memory_used_ratio", 0.01),
     "ddr_percent": ("accelerator_ddr_used_ratio", 0.01),

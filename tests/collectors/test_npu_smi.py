@@ -62,7 +62,7 @@ def test_a_910b_card_gives_all_its_values_in_base_units() -> None:
         "accelerator_power_watts": 111.5,
         "accelerator_temperature_celsius": 41,
         "accelerator_hugepages_used": 4,
-        "accelerator_hugepages_total": 16,
+        "accelerator_hugepages_configured": 16,
         "accelerator_utilization_ratio": 0.37,
         "accelerator_memory_used_bytes": 40960 * MIB,
         "accelerator_memory_total_bytes": 65536 * MIB,
@@ -118,7 +118,7 @@ def test_words_that_mean_no_value_give_no_sample() -> None:
         "accelerator_memory_used_bytes",
         "accelerator_memory_total_bytes",
         "accelerator_hugepages_used",
-        "accelerator_hugepages_total",
+        "accelerator_hugepages_configured",
     } == set(values(read("normal/duo.txt"), "0000:31:00/1"))
 
 

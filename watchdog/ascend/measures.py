@@ -42,7 +42,7 @@ _VALUES: dict[str, _Value] = {
     "ddr capacity(mb)": ("accelerator_ddr_total_bytes", MIB, 1, 1e8, {}),
     "ddr bandwidth usage rate(%)": ("accelerator_ddr_utilization_ratio", PERCENT, 0, 100, {}),
     "ddr clock speed(mhz)": ("accelerator_clock_hertz", 1e6, 1, 1e5, {"domain": "ddr"}),
-    "ddr hugepages total(page)": ("accelerator_hugepages_total", 1, 0, 1e9, {}),
+    "ddr hugepages total(page)": ("accelerator_hugepages_configured", 1, 0, 1e9, {}),
     "ddr hugepages usage rate(%)": ("accelerator_hugepages_used_ratio", PERCENT, 0, 100, {}),
 }
 _WATCHED = {

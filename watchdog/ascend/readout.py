@@ -64,7 +64,7 @@ def _memory(chip: Chip) -> Mapping[str, float]:
             found[f"{name}_total_bytes"] = pair[1] * MIB
     if chip.hugepages:
         found["accelerator_hugepages_used"] = chip.hugepages[0]
-        found["accelerator_hugepages_total"] = chip.hugepages[1]
+        found["accelerator_hugepages_configured"] = chip.hugepages[1]
     return found
 
 
