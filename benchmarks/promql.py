@@ -3,7 +3,7 @@
 Load: 60 alerting rules over a page of 2,000 series under 111 names, 181 samples each (15 minutes at
 5 s). The rules: 15 thresholds and ratios, 12 of rate and increase, 3 over 512 CPU series, 6
 ``histogram_quantile`` over 80 buckets each and a mean latency, 10 ``_over_time``, 3 trends, absent,
-topk, and 8 joins. Some 25 alerts are active. Both engines get the page again every 5 s of load
+topk, and 8 joins. Some 50 alerts are active. Both engines get the page again every 5 s of load
 time and evaluate all rules after each page; alert states, ``for`` clocks and the ``ALERTS`` series
 are part of both.
 

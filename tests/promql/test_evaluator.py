@@ -13,6 +13,7 @@ from vllm_watchdog.watchdog.promql import (
     Evaluator,
     Matrix,
     Need,
+    ParseError,
     Scalar,
     String,
     Vector,
@@ -347,6 +348,20 @@ def test_timestamp_is_the_samples_own_time_for_a_selector_alone() -> None:
 
     assert value("timestamp(a)", of, 60) == 7
     assert value("timestamp(a + 0)", of, 60) == 60
+
+
+def test_long_chains_are_answered_and_longer_ones_refused_with_a_place() -> None:
+    assert value(" + ".join(["1"] * 199)) == 199
+    with pytest.raises(ParseError, match="1:1: parse error: more than 200 operations in a row"):
+        load(" + ".join(["1"] * 5000))
+
+
+def test_negative_zero_is_not_taken_for_zero() -> None:
+    evaluator = Evaluator(Window())
+
+    assert evaluator.prepare(load("1 / 0")).query(0) == Scalar(0, math.inf)
+    assert evaluator.prepare(load("1 / -0")).query(0) == Scalar(0, -math.inf)
+    assert evaluator.prepare(load("1 / -0 == bool 1 / 0")).query(0) == Scalar(0, 0.0)
 
 
 def test_equal_parts_of_prepared_expressions_are_the_same_result() -> None:

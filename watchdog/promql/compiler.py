@@ -63,10 +63,11 @@ def invariant(node: Node) -> bool:
 
 
 class Compiler:
-    """Makes and keeps the operations of one window."""
+    """Makes the operations of one window; with ``share`` equal parts get the same one."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, *, share: bool = True) -> None:
         self._window = window
+        self._share = share
         self._ops: dict[Node, Op] = {}
         self._selections: dict[VectorSelector, Selection] = {}
 
@@ -77,7 +78,7 @@ class Compiler:
     def op(self, node: Node) -> Op:
         """The operation of a part."""
         node = bare(node)
-        found = self._ops.get(node)
+        found = self._ops.get(node) if self._share else None
         if found is None:
             self._ops[node] = found = _MAKERS[type(node)](self, node)
         return found

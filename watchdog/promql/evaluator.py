@@ -14,16 +14,20 @@ from ..model import Labels
 from ..window import LOOKBACK, MINUTE, Window
 from . import sources
 from .compiler import Compiler, bare, text
-from .errors import EvaluationError
+from .errors import EvaluationError, ParseError
 from .nodes import Node, ValueType
 from .nodes import String as StringNode
 from .parser import parse
 from .plan import Context, Op, ScalarOp, VectorOp
+from .tree import depth, has_negative_zero
 from .typecheck import value_type
 from .values import Matrix, Scalar, String, Value, Vector
 
 MAX_STEPS = 11_000
 """Points per series that a range query may give, as at Prometheus' HTTP door."""
+
+MAX_DEPTH = 200
+"""Operations that may build on each other: ``a + b + c`` are two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,9 @@ class Expr:
 def load(source: str) -> Expr:
     """Read an expression. Raises ParseError with line and column."""
     node = parse(source)
+    if depth(node) > MAX_DEPTH:
+        problem = f"more than {MAX_DEPTH} operations in a row: use parentheses or several rules"
+        raise ParseError(problem, 0).within(source)
     return Expr(source, node, value_type(node))
 
 
@@ -98,6 +105,7 @@ class Evaluator:
     def __init__(
         self, window: Window, *, lookback_ms: int = LOOKBACK, step_ms: int = MINUTE
     ) -> None:
+        self._window = window
         self._compiler = Compiler(window)
         self._lookback = lookback_ms
         self._step = step_ms
@@ -107,7 +115,9 @@ class Evaluator:
         refuses (the pattern or a label name of ``label_replace``)."""
         op = None
         if not isinstance(bare(expr.node), StringNode):
-            op = self._compiler.root(expr.node)
+            alone = has_negative_zero(expr.node)
+            compiler = Compiler(self._window, share=False) if alone else self._compiler
+            op = compiler.root(expr.node)
         return Prepared(expr, op, self._lookback, self._step)
 
 

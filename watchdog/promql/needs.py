@@ -7,19 +7,8 @@ from dataclasses import dataclass
 
 from ..window import LOOKBACK
 from .evaluator import Expr
-from .nodes import (
-    Aggregate,
-    At,
-    Binary,
-    Call,
-    Matcher,
-    MatrixSelector,
-    Node,
-    Paren,
-    Subquery,
-    Unary,
-    VectorSelector,
-)
+from .nodes import At, Matcher, MatrixSelector, Node, Subquery, VectorSelector
+from .tree import children
 
 EVER = 1 << 62
 """The reach of a selector at a fixed time (``@ 1700000000``): it moves away without end."""
@@ -59,18 +48,3 @@ def _need(node: VectorSelector, reach: int) -> Need:
 
 def _moved(at: At | None, reach: int, offset: int) -> int:
     return EVER if at is not None and at.ms is not None else reach + offset
-
-
-def children(node: Node) -> tuple[Node, ...]:
-    """The direct parts of a node, as they stand in the text."""
-    if isinstance(node, Binary):
-        return node.left, node.right
-    if isinstance(node, Call):
-        return node.args
-    if isinstance(node, Aggregate):
-        return (node.expr,) if node.param is None else (node.param, node.expr)
-    if isinstance(node, Paren | Unary | Subquery):
-        return (node.expr,)
-    if isinstance(node, MatrixSelector):
-        return (node.vector,)
-    return ()
