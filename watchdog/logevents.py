@@ -22,7 +22,7 @@ from .model import Event, Sample, labelset
 MAX_MESSAGE = 300  # characters
 MAX_EVENTS = 500  # events of one run; further records are counted only
 MAX_KIND = 50  # events of one kind and run
-DETAIL = 200  # lines of one pattern, log and run that are read in full
+DETAIL = 32  # lines of one pattern, log and run that are read in full
 MAX_STREAMS = 200  # logs read at once
 FRESH = 86_400.0  # seconds until a classifier learns the date anew
 

@@ -132,7 +132,7 @@ def test_a_flood_is_counted_and_its_events_are_bounded(tmp_path: Path) -> None:
     found = Node(tmp_path).write(line * 900)
 
     kinds = [event.kind for event in events(found)]
-    assert (len(kinds), kinds[-1]) == (51, "log_flood")
+    assert (len(kinds), kinds[-1]) == (33, "log_flood")
     assert counts(found) == {"request_error_server": 900.0}
 
 
