@@ -158,8 +158,9 @@ def service_facts(
 ) -> Page:
     """What is known of the services without asking them: their cards, targets and modes.
 
-    Series: ``service_card{service,card,vendor} 1``, ``service_target{service,target}`` in seconds
-    or tokens per second, ``service_mode{service,mode} 1`` (normal unless ``modes`` says otherwise).
+    Series: ``service_card{service,card,vendor} 1``, ``service_needs{service,peer} 1``,
+    ``service_target{service,target}`` in seconds or tokens per second,
+    ``service_mode{service,mode} 1`` (normal unless ``modes`` says otherwise).
     """
     rows: dict[tuple[tuple[str, str], ...], float] = {}
     vendors = {info.get("card", ""): info.get("vendor", "") for info in cards}
@@ -171,6 +172,8 @@ def service_facts(
             vendor = vendors.get(card) or ("ascend" if card.startswith("npu") else "")
             labels = {"service": name, "card": card, "vendor": vendor}
             rows[labelset(labels, "service_card")] = 1.0
+        for peer in service.needs:
+            rows[labelset({"service": name, "peer": peer}, "service_needs")] = 1.0
         for target, value in service.targets.model_dump(exclude_none=True).items():
             rows[labelset({"service": name, "target": target}, "service_target")] = float(value)
         mode = (modes or {}).get(name, "normal")

@@ -17,6 +17,7 @@ from .engine import CollectorState
 from .errors import ConfigError, Place, Problem
 from .model import NAME, Json, Labels, Sample, StoredEvent, labelset
 from .promql import PromqlError, Scalar, String, Value, Vector
+from .rules import ALERTS, RECORDER
 from .system import hostname
 from .version import version
 from .wire import alert_doc, moment, number
@@ -34,7 +35,11 @@ class DaemonViews:
         daemon = self._daemon
         with daemon.lock:
             tick, engine = daemon.last_tick, daemon.engine
-            series = [(key, value) for key, value, _ in engine.window.latest(engine.ms)]
+            series = [
+                (key, value)
+                for key, value, owner in engine.window.latest(engine.ms)
+                if not owner.startswith(_BOOKKEEPING)
+            ]
             states = dict(engine.collectors)
             alerts = Counter((alert.name, str(alert.state)) for alert in engine.alerts())
             counts = engine.window.counts
@@ -42,7 +47,7 @@ class DaemonViews:
             counters = engine.rules.counters
             size = len(engine.window)
         journal = daemon.journal
-        shown = [item for item in series if not _bookkeeping(item[0])]
+        shown = [item for item in series if (NAME, "up") not in item[0]]
         shown += compatible(series, daemon.loaded.config.compat)
         return Snapshot(
             version=self._version,
@@ -245,9 +250,9 @@ def compatible(
     ]
 
 
-def _bookkeeping(key: Labels) -> bool:
-    """``up`` is the scrape's to give, and ALERTS would collide with the centre's own."""
-    return dict(key)[NAME] in ("up", "ALERTS", "ALERTS_FOR_STATE")
+_BOOKKEEPING = (RECORDER, ALERTS)
+"""Owners of series that are not exported: a centre with the same rules makes them itself, and two
+writers of one series would fight."""
 
 
 def _figures(name: str, state: CollectorState) -> CollectorFigures:
