@@ -27,12 +27,41 @@ Results = list[float | None]
 class Track:
     """Goes along one run: ``results`` for the samples at indices [low, high), high > low."""
 
+    moving = True
+    """Does the result depend on where the frame lies, not on the samples in it alone?"""
+
     def __init__(self, run: Run, function: RangeFunction) -> None:
         self.run = run
         self.function = function
+        self._key: tuple[float, ...] = ()
+        self._part: Results | None = None
+
+    def part(self, frame: Frame) -> Results | None:
+        """One result per column, None where there is none; the last object while nothing that
+        they depend on has changed. None where no column has a result."""
+        run = self.run
+        low, high = run.span(frame.start, frame.end)
+        base = run.block.base
+        key: tuple[float, ...] = (base + low, base + high, frame.param)
+        if self.moving:
+            key = (*key, frame.start, frame.end, frame.now)
+        if key != self._key:
+            self._key = key
+            self._part = self._computed(low, high, frame) if low < high else None
+        return self._part
+
+    def _computed(self, low: int, high: int, frame: Frame) -> Results | None:
+        run = self.run
+        results = self.results(low, high, frame)
+        for index in run.marked_since(low):
+            if not isinstance(results, Holed):
+                results = Holed([None] * len(run.columns) if results is None else results)
+            times, values = unmarked(run.block.times[low:high], run.columns[index][low:high])
+            results[index] = self.function(times, values, frame) if times else None
+        return results
 
     def results(self, low: int, high: int, frame: Frame) -> Results | None:
-        """One result per column; None where no column has one."""
+        """One result per column, staleness markers left aside."""
         times = self.run.block.times[low:high]
         function = self.function
         columns = self.run.columns
@@ -40,26 +69,14 @@ class Track:
         return None if results[0] is None else results  # too few samples, equally for all
 
 
+class Holed(list["float | None"]):
+    """Results of a run with staleness markers: some may be None."""
+
+
 class ValueTrack(Track):
-    """For functions of the values alone: nothing is computed while the range holds the same."""
+    """For functions of the values alone."""
 
-    def __init__(self, run: Run, function: RangeFunction) -> None:
-        super().__init__(run, function)
-        self._range = (-1, -1, 0.0)
-        self._results: Results | None = None
-
-    def results(self, low: int, high: int, frame: Frame) -> Results | None:
-        """The last results while the range and the parameter are the same."""
-        base = self.run.block.base
-        key = (base + low, base + high, frame.param)
-        if key != self._range:
-            self._results = self.compute(low, high, frame)
-            self._range = key
-        return self._results
-
-    def compute(self, low: int, high: int, frame: Frame) -> Results | None:
-        """The results for a range that is not the last one."""
-        return super().results(low, high, frame)
+    moving = False
 
 
 class CountTrack(ValueTrack):
@@ -69,7 +86,7 @@ class CountTrack(ValueTrack):
         super().__init__(run, function)
         self._counts = counts
 
-    def compute(self, low: int, high: int, frame: Frame) -> Results | None:
+    def results(self, low: int, high: int, frame: Frame) -> Results | None:
         """The same number for each column."""
         return [float(high - low) if self._counts else 1.0] * len(self.run.columns)
 
@@ -77,7 +94,7 @@ class CountTrack(ValueTrack):
 class LastTrack(ValueTrack):
     """``last_over_time``."""
 
-    def compute(self, low: int, high: int, frame: Frame) -> Results | None:
+    def results(self, low: int, high: int, frame: Frame) -> Results | None:
         """The last value of each column."""
         return [column[high - 1] for column in self.run.columns]
 
@@ -94,7 +111,7 @@ class ExtremeTrack(ValueTrack):
         self._at: list[int] = []
         self._seen = (0, 0)
 
-    def compute(self, low: int, high: int, frame: Frame) -> Results | None:
+    def results(self, low: int, high: int, frame: Frame) -> Results | None:
         """Look at new values only, unless the extreme has left the range."""
         base = self.run.block.base
         start = base + low
@@ -265,28 +282,15 @@ class Sliding:
             self._tracks = [self._make(run, self._function) for run in selection.runs]
             self._parts = []
             self._result = EMPTY
-        parts = [self._part(track, frame) for track in self._tracks]
+        parts = [track.part(frame) for track in self._tracks]
         if any(new is not old for new, old in zip_longest(parts, self._parts)):
             self._parts = parts
             self._result = self._join(parts)
         return self._result
 
-    def _part(self, track: Track, frame: Frame) -> Results | None:
-        run = track.run
-        low, high = run.span(frame.start, frame.end)
-        if low >= high:
-            return None
-        results = track.results(low, high, frame)
-        for index in run.marked_since(low):
-            if not isinstance(results, _Holed):
-                results = _Holed([None] * len(run.columns) if results is None else results)
-            times, values = unmarked(run.block.times[low:high], run.columns[index][low:high])
-            results[index] = self._function(times, values, frame) if times else None
-        return results
-
     def _join(self, parts: list[Results | None]) -> Columns:
         selection = self._selection
-        holes = any(part is None or isinstance(part, _Holed) for part in parts)
+        holes = any(part is None or isinstance(part, Holed) for part in parts)
         if len(parts) == 1 and parts[0] is not None:
             return selection.present(parts[0], not holes)
         values: Results = [None] * len(selection.labels)
@@ -295,10 +299,6 @@ class Sliding:
                 for slot, value in zip(track.run.slots, part, strict=True):
                     values[slot] = value
         return selection.present(values, not holes)
-
-
-class _Holed(list["float | None"]):
-    """Results of a run with staleness markers: some may be None."""
 
 
 _ANY = Frame(0, 0, 0)
