@@ -519,3 +519,147 @@ def test_the_last_writing_of_a_line_counts() -> None:
     (record,) = read("Loading: 0%\rLoading: 100%\r" + ERROR + OOM)
 
     assert record.text == ERROR + OOM
+
+
+# ---- other wordings of the same ----
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "fields"),
+    [
+        (
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 1; 24.00 GiB total capacity; 20.00 GiB already allocated; 1.00 GiB free; 22.00 GiB reserved in total by PyTorch)",
+            "oom_device",
+            {"device": 1, "tried_gib": 2.0, "total_gib": 24.0, "free_gib": 1.0, "reserved_gib": 22.0},
+        ),
+        (
+            "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacty of 24.00 GiB of which 8.00 MiB is free.",
+            "oom_device",
+            {"device": 0, "total_gib": 24.0, "free_mib": 8.0},
+        ),
+        (
+            "RuntimeError: NPU out of memory. NPUWorkspaceAllocator tried to allocate 64.00 MiB(NPU 2; 29.50 GiB total capacity; 20.50 MiB free)",
+            "oom_device",
+            {"tried_mib": 64.0, "total_gib": 29.5, "free_mib": 20.5},
+        ),
+        (
+            "torch.distributed.DistBackendError: NCCL error in: ../c10d/ProcessGroupNCCL.cpp:1970, remote process exited or there was a network error, NCCL version 2.20.5",
+            "collective_error",
+            {"error": "remote process exited or there was a network error"},
+        ),
+        (
+            "[rank3]:[E1206 18:44:12.715 ProcessGroupNCCL.cpp:607] [PG ID 2 PG GUID 3 Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=22, OpType=BROADCAST, NumelIn=1, NumelOut=2, Timeout(ms)=600000) ran for 600083 milliseconds before timing out.",
+            "collective_timeout",
+            {"rank": 1, "seq": 22, "op": "BROADCAST"},
+        ),
+        (
+            "[rank3]:[E1206 18:44:12.715 x.cpp:1] [PG 0 Rank 3] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered",
+            "device_fault",
+            {"error": "illegal_memory_access", "rank": 3},
+        ),
+        (
+            "ERROR 01-02 03:04:05 [serving.py:9] ValueError: The decoder prompt (length 40000) is longer than the maximum model length of 32768.",
+            "request_error_client",
+            {"requested": 40000, "max_len": 32768, "status": 400},
+        ),
+        (
+            "ERROR 01-02 03:04:05 [serving.py:9] ValueError: 'max_tokens' is too large: 30000. This model's maximum context length is 32768 tokens and your request has 5000 input tokens.",
+            "request_error_client",
+            {"requested": 5000, "max_len": 32768},
+        ),
+        (
+            "ERROR 01-02 03:04:05 async_llm_engine.py:9] Engine background task failed",
+            "engine_dead",
+            {},
+        ),
+        ("RuntimeError: EngineCore initialization failed. See root cause above.", "engine_init_failed", {}),
+    ],
+)  # fmt: skip
+def test_other_wordings_are_understood(line: str, kind: str, fields: dict[str, Any]) -> None:
+    (record,) = read(line)
+
+    assert record.kind == kind
+    assert {name: record.fields.get(name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "fields"),
+    [
+        (
+            "[ 12.3] pcieport 0000:80:01.1: AER: Uncorrectable (Fatal) error message received from 0000:81:00.0",
+            "pcie_error",
+            {"error": "fatal", "bus_id": "0000:80:01"},
+        ),
+        (
+            "2026-01-02T03:04:05.678+00:00 node kernel: NVRM: GPU at 0000:81:00.0 has fallen off the bus.",
+            "device_lost",
+            {"bus_id": "0000:81:00"},
+        ),
+        (
+            "[ 12.3] NVRM: Xid (PCI:0000:81:00): 94, pid='<unknown>', name=<unknown>, Contained: SM (0x1). RST: No, D-RST: No",
+            "device_ecc",
+            {"xid": 94},
+        ),
+        (
+            "3,512,9001,-;NVRM: Xid (PCI:0000:81:00): 31, pid=9, name=ray::WorkerDict, Ch 00000008, intr 00000000. MMU Fault",
+            "app_fault",
+            {"xid": 31, "name": "ray::WorkerDict", "pid": 9},
+        ),
+        (
+            "[ascend] [ERROR] [drv_soft_fault] [heart_beat_judge 3] <kworker> Heartbeat lost! (device_id=2; current_count=7)",
+            "device_lost",
+            {"device": 2, "code": "0x40f84e00"},
+        ),
+        (
+            "[ 12.3] nvidia-nvswitch1: SXid (PCI:0000:86:00.0): 26006, Host_unhandled_interrupt",
+            "nvswitch_fault",
+            {"sxid": 26006, "switch": 1},
+        ),
+    ],
+)  # fmt: skip
+def test_other_wordings_of_the_kernel_are_understood(
+    line: str, kind: str, fields: dict[str, Any]
+) -> None:
+    (record,) = read(line, "kernel")
+
+    assert record.kind == kind
+    assert {name: record.fields.get(name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "fields"),
+    [
+        (
+            "[PID: 7] 2026-01-02-03:04:05.006.007 Communication_Error_Get_Socket(EI0006): Getting socket times out.",
+            "hccl_link",
+            {"code": "EI0006", "pid": 7},
+        ),
+        (
+            "EI0002: [PID: 7] 2026-01-02-03:04:05.006.007 The wait execution of the Notify register times out.",
+            "hccl_timeout",
+            {"code": "EI0002", "class": "notify_wait"},
+        ),
+        (
+            "RuntimeError: x:1 HCCL function error: hcclAllReduce, error code is 4",
+            "npu_error",
+            {"code": "4"},
+        ),
+        (
+            "RuntimeError: x:1 NPU function error: c10_npu::aclrtSynchronize(), error code is 507899",
+            "device_lost",
+            {"code": "507899"},
+        ),
+        (
+            "[WARN] 2026/01/02 03:04:05 fault: event_id: [0x80F78009], devid: 5, event_state=1",
+            "npu_event",
+            {"code": "0x80f78009", "device": 5, "state": "occur"},
+        ),
+    ],
+)  # fmt: skip
+def test_other_wordings_of_ascend_are_understood(
+    line: str, kind: str, fields: dict[str, Any]
+) -> None:
+    (record,) = read(line, "ascend")
+
+    assert record.kind == kind
+    assert {name: record.fields.get(name) for name in fields} == fields

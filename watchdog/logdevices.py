@@ -103,9 +103,9 @@ def _npu_event(found: Found) -> None:
     fields["code"], found.kind, found.severity = fault.code, fault.kind, fault.severity
     fields["action"] = fault.action
     state = _ASSERTION.search(found.text)
-    fields.pop("assertion", None)
-    if state is not None:
-        fields["state"] = _STATES.get(int(state[1]), "notice")
+    assertion = str(fields.pop("assertion", state[1] if state is not None else ""))
+    if assertion:
+        fields["state"] = _STATES.get(int(assertion, 16), "notice")
         if fields["state"] == "recover":
             found.severity = "info"
     device = _DEVICE.search(found.text)

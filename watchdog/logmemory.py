@@ -10,8 +10,8 @@ from .logrecords import Found
 
 _SIZE = r"([\d.]+) ([KMGT]?i?B|bytes)"
 _SIZES = {
-    "tried": re.compile(rf"Tried to allocate {_SIZE}"),
-    "total": re.compile(rf"total capac?ity of {_SIZE}|; {_SIZE} total capacity"),
+    "tried": re.compile(rf"[Tt]ried to allocate {_SIZE}"),
+    "total": re.compile(rf"total capaci?ty of {_SIZE}|; {_SIZE} total capacity"),
     "free": re.compile(rf"of which {_SIZE} is free|; {_SIZE} free"),
     "used": re.compile(rf"(?:this process|Process \d+) has {_SIZE} memory in use"),
     "allocated": re.compile(

@@ -27,6 +27,26 @@ def _init_failed(found: Found) -> None:
         found.fields.update(proc=named[1], exit=number(named[2]))
 
 
+_TOO_LONG = (
+    re.compile(r"requested (\d+)|your request has (\d+) input|passed (\d+) input|\(length (\d+)\)"),
+    re.compile(r"maximum (?:context|model) length of (\d+)"),
+)
+
+
+def _too_long(found: Found) -> None:
+    """How long the prompt was and how long it may be, in any of the wordings."""
+    for name, expression in zip(("requested", "max_len"), _TOO_LONG, strict=True):
+        match = expression.search(found.text)
+        if match is not None:
+            value = next(part for part in match.groups() if part is not None)
+            found.fields.setdefault(name, int(value))
+
+
+def _begins(found: Found) -> None:
+    """What the server was started with stays here."""
+    found.text = found.text[: found.match.end()]
+
+
 def _worker_died(found: Found) -> None:
     fields = found.fields
     if "worker" in fields:
@@ -68,7 +88,7 @@ def _rpc_timeout(found: Found) -> None:
         found.kind = ""
 
 
-_RANK_WORD = re.compile(r"\[(?:PG \d+ )?Rank (\d+)\]")
+_RANK_WORD = re.compile(r"\[(?:PG [^\]]*?)?Rank (\d+)\]")
 
 
 def _rank_word(found: Found) -> None:
@@ -95,6 +115,8 @@ def _tags(found: Found) -> None:
 FINISHERS: Mapping[str, Callable[[Found], None]] = {
     "engine_dead": _engine_dead,
     "init_failed": _init_failed,
+    "too_long": _too_long,
+    "begins": _begins,
     "worker_died": _worker_died,
     "ray_actor": _ray_actor,
     "ray_exit": _ray_exit,
