@@ -171,7 +171,7 @@ awkward = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(awkward, min_size=1, max_size=60))
-def test_sums_and_means_by_bounds_are_those_of_adding_one_by_one(values: list[float]) -> None:
+def test_sums_means_and_spreads_are_those_of_adding_one_by_one(values: list[float]) -> None:
     total = error = 0.0
     for value in values:
         total, error = sums.add(value, total, error)
@@ -188,5 +188,13 @@ def test_sums_and_means_by_bounds_are_those_of_adding_one_by_one(values: list[fl
         mean, rest = sums.add(value / count, share * mean, share * rest)
     expected = mean + rest if incremental else mean / len(values) + rest / len(values)
 
+    count = center = rest = squares = error = 0.0
+    for value in values:
+        count += 1
+        delta = value - (center + rest)
+        center, rest = sums.add(delta / count, center, rest)
+        squares, error = sums.add(delta * (value - (center + rest)), squares, error)
+
+    assert bits((squares + error) / count) == bits(sums.variance_over(values))
     assert bits(by_steps) == bits(sums.sum_over(values))
     assert bits(expected) == bits(sums.mean_over(values))

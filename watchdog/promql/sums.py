@@ -36,14 +36,13 @@ def total_of(values: Iterable[float], total: float = 0.0) -> tuple[float, float]
     """The compensated sum from ``total`` on: total and compensation, not yet added up.
 
     The compensation means nothing once the total is infinite; a total never becomes finite again.
+    Each step's rounding error is exact, so Knuth's way to it gives what Neumaier's two cases give.
     """
     error = 0.0
     for value in values:
         new = total + value
-        if abs(total) >= abs(value):
-            error += (total - new) + value
-        else:
-            error += (value - new) + total
+        part = new - total
+        error += (total - (new - part)) + (value - part)
         total = new
     return total, error
 
@@ -138,22 +137,18 @@ def variance_over(values: Floats) -> float:
     if flat(values) and values[0] - values[0] == 0:
         return 0.0
     count = mean = mean_error = squares = squares_error = 0.0
-    for value in values:  # two steps of ``add``, in place
+    for value in values:  # two steps as in ``total_of``
         count += 1
         delta = value - (mean + mean_error)
         step = delta / count
         new = mean + step
-        if abs(mean) >= abs(step):
-            mean_error += (mean - new) + step
-        else:
-            mean_error += (step - new) + mean
+        part = new - mean
+        mean_error += (mean - (new - part)) + (step - part)
         mean = new
         step = delta * (value - (mean + mean_error))
         new = squares + step
-        if abs(squares) >= abs(step):
-            squares_error += (squares - new) + step
-        else:
-            squares_error += (step - new) + squares
+        part = new - squares
+        squares_error += (squares - (new - part)) + (step - part)
         squares = new
     result = (squares + squares_error) / count
     return result if result - result == 0 else _variance_with_infinities(values)
