@@ -56,38 +56,40 @@ if sum([1.0, 1e100, -1e100]) == 0.0:  # since 3.12 the built-in one compensates
     _running_total = sum  # type: ignore[assignment]
 
 
-def bracket(values: Floats) -> tuple[float, float, float] | None:
+def largest_total(values: Floats) -> float:
+    """A bound for the size of every total on the way of adding these values up."""
+    lowest = min(values)
+    if lowest >= 0:
+        return sum(values)
+    return max(max(values), -lowest) * len(values)  # noqa: PLW3301
+
+
+def bracket(values: Floats, largest: float) -> tuple[float, float, float] | None:
     """The total of ``total_of`` and two bounds that its compensation lies between, in less time;
-    None where that is no gain or not sure.
+    None where that is not sure. ``largest`` is about as large as any total on the way.
 
     The compensation c is the sum of the totals' rounding errors, each of them exact, itself added
     with rounding. So c differs from the exact error E = sum - total by at most n * u times the sum
-    of the errors' sizes (u = 2 ** -53). Each error is at most u times a total, and each total at
-    most about the last one where no value is negative, else n times the largest size, so that
-    |c - E| <= n ** 2 * u ** 2 * that. ``fsum`` gives E, rounded once. The bound is taken four times
-    as wide for what was rounded on the way.
+    of the errors' sizes (u = 2 ** -53), and each error is at most u times a total:
+    |c - E| <= n ** 2 * u ** 2 * largest. ``fsum`` gives E, rounded once. The bound is taken four
+    times as wide for what was rounded on the way.
     """
-    count = len(values)
-    if count < _MANY:
-        return None
-    total = largest = _running_total(values)
-    lowest = min(values)
-    if lowest < 0:
-        largest = max(max(values), -lowest) * count  # noqa: PLW3301
+    total = _running_total(values)
     if total - total != 0 or not largest < _HUGE:
         return None
     error = math.fsum((*values, -total))
-    slack = count * count * largest * 2.0**-104 + abs(error) * 2.0**-51
+    slack = len(values) ** 2 * largest * 2.0**-104 + abs(error) * 2.0**-51
     return total, error - slack, error + slack
 
 
-def sum_over(values: Floats) -> float:
+def sum_over(values: Floats, largest: float | None = None) -> float:
     """``sum_over_time``: an infinite total is given as it is."""
-    bounds = bracket(values)
-    if bounds is not None:
-        total, low, high = bounds
-        if total + low == total + high:  # rounding keeps order: so it is between them
-            return total + low
+    if len(values) >= _MANY:
+        bounds = bracket(values, largest_total(values) if largest is None else largest)
+        if bounds is not None:
+            total, low, high = bounds
+            if total + low == total + high:  # rounding keeps order: so it is between them
+                return total + low
     total, error = total_of(values)
     return total if total in (INF, -INF) else total + error
 
@@ -101,7 +103,7 @@ def sum_of(values: Floats) -> float:
 def mean_over(values: Floats) -> float:
     """``avg_over_time``, ``avg``: sum by count; on overflow an incremental mean from there on."""
     count = float(len(values))
-    bounds = bracket(values)
+    bounds = bracket(values, largest_total(values)) if count >= _MANY else None
     if bounds is not None:
         total, low, high = bounds
         if total / count + low / count == total / count + high / count:
@@ -224,10 +226,11 @@ def quantile(q: float, values: Floats) -> float:
 class Abscissas:
     """Times in seconds from a reference, and their sums: the same for all series read together."""
 
-    __slots__ = ("seconds", "square_sum", "sum")
+    __slots__ = ("farthest", "seconds", "square_sum", "sum")
 
     def __init__(self, times: Sequence[int], at_ms: int) -> None:
         self.seconds = [(ms - at_ms) / 1000 for ms in times]
+        self.farthest = max(abs(self.seconds[0]), abs(self.seconds[-1]))
         self.sum = sum_over(self.seconds)
         self.square_sum = sum_over(list(map(mul, self.seconds, self.seconds)))
 
@@ -237,8 +240,9 @@ class Abscissas:
         if flat(values):
             return (NAN, NAN) if first in (INF, -INF) else (0.0, first)
         count = float(len(values))
-        y_sum = sum_over(values)
-        product_sum = sum_over(list(map(mul, self.seconds, values)))
+        largest = max(max(values), -min(values)) * count  # noqa: PLW3301
+        y_sum = sum_over(values, largest)
+        product_sum = sum_over(list(map(mul, self.seconds, values)), largest * self.farthest)
         covariance = product_sum - self.sum * y_sum / count
         spread = self.square_sum - self.sum * self.sum / count
         slope = gomath.div(covariance, spread)
