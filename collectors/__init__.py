@@ -19,6 +19,7 @@ COLLECTORS: dict[str, tuple[str, str]] = {
     "vllm_metrics": ("vllm_metrics", "VllmMetrics"),
     "vllm_log": ("vllm_log", "VllmLog"),
     "vllm_probe": ("vllm_probe", "VllmProbe"),
+    "vllm_process": ("vllm_process", "VllmProcess"),
     "host": ("host", "HostFigures"),
     "numa": ("numa", "Numa"),
     "l3": ("l3", "L3"),
@@ -26,7 +27,7 @@ COLLECTORS: dict[str, tuple[str, str]] = {
 }
 """Name of a collector → its module in this folder and its class there."""
 
-PER_SERVICE = frozenset({"vllm_metrics", "vllm_log", "vllm_probe"})
+PER_SERVICE = frozenset({"vllm_metrics", "vllm_log", "vllm_probe", "vllm_process"})
 """Collectors that run once for each service."""
 
 

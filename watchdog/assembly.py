@@ -18,7 +18,18 @@ from .model import Page, labelset
 from .system import Runner, System
 
 CARD_TOOLS = {"npu_smi": "npu-smi", "nvidia_smi": "nvidia-smi"}
-EVERY_TICK = frozenset({"npu_smi", "nvidia_smi", "host", "vllm_metrics", "vllm_log", "kernel_log"})
+EVERY_TICK = frozenset(
+    {
+        "npu_smi",
+        "nvidia_smi",
+        "host",
+        "vllm_metrics",
+        "vllm_log",
+        "vllm_process",
+        "kernel_log",
+        "peers",
+    }
+)
 
 
 def shipped_rules() -> list[Path]:
@@ -84,7 +95,7 @@ def service_collectors(config: Config, services: Mapping[str, Service]) -> list[
     """The collectors of each service."""
     built = []
     for service, settings in services.items():
-        for name in ("vllm_metrics", "vllm_probe", "vllm_log"):
+        for name in ("vllm_metrics", "vllm_probe", "vllm_log", "vllm_process"):
             how = config.collectors.get(name, CollectorSettings())
             options = _options(name, config, how)
             options["service"] = service
@@ -96,6 +107,9 @@ def service_collectors(config: Config, services: Mapping[str, Service]) -> list[
                 options.update(_probe(settings))
             if name == "vllm_log":
                 options["files"] = settings.logs
+            if name == "vllm_process":
+                options["unit"] = settings.manager.systemd if settings.manager else None
+                options["whole_node"] = service == next(iter(services))
             skipped = (name == "vllm_log" and not settings.logs) or (
                 name == "vllm_probe" and settings.probe.kind == "none"
             )
