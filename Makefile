@@ -43,6 +43,10 @@ lint: $(dev_environment) ## formatter, linter, strict types, import contracts
 	$(python) -m mypy watchdog collectors remediations rules
 	$(python) -c 'from importlinter.cli import lint_imports; raise SystemExit(lint_imports())'
 
+.PHONY: incidents
+incidents: $(dev_environment) ## judge the incident corpus: causes and acts (ARGS=--json)
+	@$(python) -m vllm_watchdog.watchdog.cli test-incidents tests/incidents $(ARGS)
+
 .PHONY: promql-oracle
 promql-oracle: $(dev_environment) ## compare N=20000 generated expressions with a real Prometheus
 	N=$(or $(N),20000) $(python) -m pytest tests/promql/test_oracle.py

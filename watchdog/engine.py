@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .cases import Healer, Healing, Sight
+from .diagnosis import Readings
 from .labeller import Labeller
 from .model import (
     Alert,
@@ -25,8 +27,9 @@ from .model import (
     Transition,
     labelset,
 )
-from .rulepack import Group
+from .rulepack import Group, Rule
 from .rules import RuleEngine, RuleError, Settings
+from .rules.unknown import base_names, inputs_of
 from .window import Window
 from .wire import moment, number
 
@@ -44,7 +47,11 @@ class EngineSettings:
 
 @dataclass(slots=True)
 class CollectorState:
-    """How a collector instance stands."""
+    """How a collector instance stands; times in Unix seconds, ``duration`` in seconds.
+
+    ``since`` is when it began to succeed or fail, ``ran`` its last run, ``succeeded`` its last
+    good one.
+    """
 
     success: bool
     since: float
@@ -52,10 +59,12 @@ class CollectorState:
     stalled: bool = False
     absent: bool = False
     duration: float = 0.0
+    ran: float = 0.0
+    succeeded: float | None = None
 
 
 class Engine:
-    """Window, alert states and collector states of one node.
+    """Window, alert states, collector states and cases of one node.
 
     ``ms`` is the time of the last step; ``warm`` says whether there is state worth keeping.
     """
@@ -65,13 +74,17 @@ class Engine:
         settings: EngineSettings,
         groups: Sequence[Group],
         window: Window | None = None,
+        healing: Healing | None = None,
     ) -> None:
         self.settings = settings
         self.window = window if window is not None else Window()
         self.collectors: dict[str, CollectorState] = {}
         self.rules = self._rule_engine(groups)
+        self._bases = base_names(groups)
         self.ticks = 0
         self.ms = 0
+        self.healer = Healer(healing or Healing(), settings.labels)
+        self.readings = Readings(self.window)
         self._own = Labeller(settings.labels)
         self._failing: dict[str, Labels] = {}
 
@@ -87,20 +100,72 @@ class Engine:
         events: list[Event] = []
         for batch in inputs.batches:
             events.extend(self._take(tick, batch))
+        word = self.healer.hear(inputs, tick.wall)
         self.window.append(self._own_batch(), tick.ms)
         only = self._urgent_groups() if tick.urgent else None
         result = self.rules.evaluate(tick.ms, self._failing, only)
         events.extend(_rule_event(problem) for problem in result.errors)
         events.extend(_transition_event(change) for change in result.transitions)
-        return Decisions(transitions=tuple(result.transitions), events=tuple(events))
+        self.healer.step(self.sight(tick), word)
+        return Decisions(
+            tuple(result.transitions),
+            tuple(word.requests),
+            tuple(word.refusals),
+            (*events, *word.events),
+        )
 
     def alerts(self) -> Sequence[Alert]:
         """All alerts that are pending, firing or recently resolved, as of the last tick."""
-        return self.rules.alerts()
+        return (*self.rules.alerts(), *self.healer.notices.current(self.ms / 1000))
+
+    def sight(self, tick: Tick) -> Sight:
+        """The node as of the last step, as deciding sees it."""
+        firing = [alert for alert in self.rules.alerts() if alert.state == "firing"]
+        return Sight(
+            tick,
+            firing,
+            self.readings,
+            self.collectors,
+            lambda alert: any(self.rules.warm(rule, tick.ms) for rule in self._rules_of(alert)),
+            self._owners_of,
+            self.healer.healing,
+        )
+
+    def _rules_of(self, alert: Alert) -> list[Rule]:
+        """The rules that may have raised an alert; rules of one name are told apart by labels."""
+        named = [
+            rule
+            for group in self.rules.groups
+            for rule in group.rules
+            if rule.kind == "alert" and rule.id == alert.rule
+        ]
+        labels = dict(alert.labels)
+        own = [
+            rule
+            for rule in named
+            if all(labels.get(key) == text.text for key, text in rule.labels if text.constant)
+        ]
+        return own or named
+
+    def _owners_of(self, alert: Alert) -> frozenset[str]:
+        """The collectors that own what an alert's rules read, for the alert's service."""
+        service = dict(alert.labels).get("service", "")
+        found: set[str] = set()
+        for rule in self._rules_of(alert):
+            for name in inputs_of(rule, self._bases):
+                found |= self.window.owners(name)
+        return frozenset(
+            owner for owner in found if not service or owner.partition("/")[2] in ("", service)
+        )
 
     def replace_rules(self, groups: Sequence[Group]) -> None:
         """Judge by other rules from now on; the state of rules that did not change is kept."""
         self.rules.replace(groups, self.ms)
+        self._bases = base_names(groups)
+
+    def replace_healing(self, healing: Healing) -> None:
+        """Decide by other services, policies and limits from now on; open cases go on."""
+        self.healer.configure(healing)
 
     def dump(self) -> dict[str, Any]:
         """State that outlives the process, as JSON: window, alert states, failing collectors."""
@@ -108,6 +173,7 @@ class Engine:
             "window": self.window.dump(),
             "alerts": self.rules.dump(),
             "failing": {name: dict(scope) for name, scope in self._failing.items()},
+            "healing": self.healer.dump(),
         }
 
     def restore(self, doc: Mapping[str, Any], now: float) -> None:
@@ -119,6 +185,8 @@ class Engine:
         self.window.restore(doc["window"], ms)
         self.rules.restore(doc["alerts"], ms)
         self._failing = {name: labelset(scope) for name, scope in doc["failing"].items()}
+        if "healing" in doc:
+            self.healer.restore(doc["healing"])
 
     def _rule_engine(self, groups: Sequence[Group]) -> RuleEngine:
         settings = self.settings
@@ -148,6 +216,8 @@ class Engine:
             stalled=batch.stalled,
             absent=batch.absent,
             duration=batch.duration,
+            ran=tick.wall,
+            succeeded=tick.wall if batch.error is None else _succeeded(before),
         )
         if before is not None and before.success == state.success:
             state.since = before.since
@@ -163,6 +233,11 @@ class Engine:
             for name, state in self.collectors.items()
             if not state.absent
         ]
+        if self.healer.people.current and self.window.owners("service_phase") <= {"watchdog"}:
+            samples += [
+                Sample("service_phase", 1.0, (("phase", phase), ("service", service)))
+                for service, phase in self.healer.people.phases()
+            ]
         return Batch("watchdog", (self._own.samples(samples),))
 
     def _urgent_groups(self) -> frozenset[str]:
@@ -213,3 +288,7 @@ def _transition_event(change: Transition) -> Event:
         if severity in ("warning", "critical") and change.after == "firing"
         else "info",
     )
+
+
+def _succeeded(state: CollectorState | None) -> float | None:
+    return None if state is None else state.succeeded

@@ -205,13 +205,19 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One cause for one service, with its evidence and what it explains away."""
+    """One cause for one service, with its evidence and what it explains away.
+
+    ``service`` is empty for a case of the node; ``cards`` are the sick ones. ``traits`` stand
+    beside the naming alert's labels where a policy matches (cause, holder).
+    """
 
     service: str
     cause: str
     alert: Alert
     evidence: tuple[str, ...] = ()
     explains: tuple[Alert, ...] = ()
+    cards: tuple[str, ...] = ()
+    traits: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)

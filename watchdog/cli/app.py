@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import asking, inputs, replaying, running
+from . import asking, inputs, judging, replaying, running
 
 app = typer.Typer(
     help=(
@@ -30,6 +30,7 @@ app.command()(inputs.classify)
 app.command()(running.record)
 app.command()(replaying.replay)
 app.command("test-rules")(replaying.test_rules)
+app.command("test-incidents")(judging.test_incidents)
 
 
 @app.callback(invoke_without_command=True)

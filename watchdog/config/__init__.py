@@ -6,7 +6,7 @@ Nothing is looked up on the node here beyond the file itself.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -15,8 +15,10 @@ from pydantic import BaseModel, ValidationError
 from .. import documents
 from ..errors import ConfigError, Place, Problem
 from .models import (
+    Act,
     CollectorSettings,
     Config,
+    Guard,
     Mode,
     Policy,
     Probe,
@@ -27,14 +29,17 @@ from .models import (
 )
 
 __all__ = [
+    "Act",
     "CollectorSettings",
     "Config",
+    "Guard",
     "Mode",
     "Policy",
     "Probe",
     "Schedule",
     "Service",
     "Targets",
+    "checked",
     "default_state",
     "load",
     "parse",
@@ -57,12 +62,19 @@ def parse(text: str | bytes, file: str = "<configuration>") -> Config:
     value = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise ConfigError(Problem(Place(file, 1, 1), "must be a mapping of keys, such as mode:"))
+    return _rooted(checked(value, document), Path(file).parent)
+
+
+def checked(value: Mapping[str, Any], document: documents.Document) -> Config:
+    """The configuration of keys that stand at the top of ``document``; paths are left as they are.
+
+    Raises ConfigError with every error at its place in the document.
+    """
     try:
-        config = Config.model_validate(value)
+        return Config.model_validate(value)
     except ValidationError as error:
         problems = [_problem(item, document) for item in error.errors(include_url=False)]
         raise ConfigError(_unique(problems)) from error
-    return _rooted(config, Path(file).parent)
 
 
 def _unique(problems: list[Problem]) -> list[Problem]:

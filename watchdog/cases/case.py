@@ -1,0 +1,181 @@
+"""One case: what is wrong with a service, which ladder answers it, and how far that came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..config import Mode
+from ..model import Alert, Diagnosis, Request, labelset
+
+
+@dataclass(slots=True)
+class Running:
+    """An act under way. ``deadline`` is Unix seconds."""
+
+    request: Request
+    since: float
+    deadline: float
+
+
+@dataclass(slots=True)
+class Case:
+    """``key``: the service, or the card or alert that makes a case of its own. ``ended``: how the
+    ladder ended (done, cancelled, unknown, exhausted, or empty while it has not). ``seen`` is when
+    the diagnosis was last made; ``refused`` the last refusal, told once."""
+
+    key: str
+    diagnosis: Diagnosis
+    opened: float
+    seen: float
+    policy: str = ""
+    ladder: tuple[str, ...] = ()
+    mode: Mode = "observe"
+    within: float | None = None
+    at_most: float | None = None
+    rung: int = 0
+    attempt: int = 0
+    running: Running | None = None
+    ended: str = ""
+    ended_at: float = 0.0
+    paged: bool = False
+    refused: str = ""
+    refusal: str = ""
+    would: bool = False
+    checks: tuple[tuple[str, str], ...] = ()
+    done: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def service(self) -> str:
+        """The service, empty for a case of the node."""
+        return self.diagnosis.service
+
+    @property
+    def counted_by(self) -> str:
+        """What cooldown and attempts count: service and cause, or the alert where there is none."""
+        cause = self.diagnosis.cause
+        what = self.diagnosis.alert.name if cause == "none" else cause
+        return f"{self.service or self.key}|{what}"
+
+    @property
+    def act(self) -> str:
+        """The rung that is due; empty where there is none."""
+        return self.ladder[self.rung] if self.rung < len(self.ladder) else ""
+
+    @property
+    def fired(self) -> float:
+        """When the naming alert fired, in Unix seconds."""
+        alert = self.diagnosis.alert
+        return alert.fired_at if alert.fired_at is not None else alert.active_at
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What a policy's selectors see."""
+        return {**dict(self.diagnosis.alert.labels), **dict(self.diagnosis.traits)}
+
+
+def alert_state(alert: Alert) -> dict[str, Any]:
+    """An alert as JSON, to be read back by ``alert_of``."""
+    return {
+        "rule": alert.rule,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "state": alert.state,
+        "value": repr(alert.value),
+        "active_at": alert.active_at,
+        "fired_at": alert.fired_at,
+        "resolved_at": alert.resolved_at,
+        "unknown_since": alert.unknown_since,
+    }
+
+
+def alert_of(doc: Mapping[str, Any]) -> Alert:
+    """The alert of a JSON object. Raises KeyError, TypeError, ValueError."""
+    return Alert(
+        doc["rule"],
+        labelset(doc["labels"]),
+        doc["state"],
+        float(doc["active_at"]),
+        float(doc["value"]),
+        labelset(doc["annotations"]),
+        doc["fired_at"],
+        doc["resolved_at"],
+        None,
+        doc["unknown_since"],
+    )
+
+
+def diagnosis_state(diagnosis: Diagnosis) -> dict[str, Any]:
+    """A diagnosis as JSON."""
+    return {
+        "service": diagnosis.service,
+        "cause": diagnosis.cause,
+        "alert": alert_state(diagnosis.alert),
+        "evidence": list(diagnosis.evidence),
+        "explains": [alert_state(alert) for alert in diagnosis.explains],
+        "cards": list(diagnosis.cards),
+        "traits": dict(diagnosis.traits),
+    }
+
+
+def diagnosis_of(doc: Mapping[str, Any]) -> Diagnosis:
+    """The diagnosis of a JSON object."""
+    return Diagnosis(
+        doc["service"],
+        doc["cause"],
+        alert_of(doc["alert"]),
+        tuple(doc["evidence"]),
+        tuple(alert_of(each) for each in doc["explains"]),
+        tuple(doc["cards"]),
+        labelset(doc["traits"]),
+    )
+
+
+_PLAIN = (
+    "key", "opened", "seen", "policy", "mode", "within", "at_most", "rung", "attempt", "ended",
+    "ended_at", "paged", "refused", "refusal", "would",
+)  # fmt: skip
+
+
+def case_state(case: Case) -> dict[str, Any]:
+    """A case as JSON."""
+    running = case.running
+    return {
+        **{name: getattr(case, name) for name in _PLAIN},
+        "diagnosis": diagnosis_state(case.diagnosis),
+        "ladder": list(case.ladder),
+        "checks": [list(check) for check in case.checks],
+        "done": [list(each) for each in case.done],
+        "running": None
+        if running is None
+        else {
+            "remediation": running.request.remediation,
+            "attempt": running.request.attempt,
+            "id": running.request.id,
+            "alert": alert_state(running.request.alert),
+            "since": running.since,
+            "deadline": running.deadline,
+        },
+    }
+
+
+def case_of(doc: Mapping[str, Any]) -> Case:
+    """The case of a JSON object. Raises KeyError, TypeError, ValueError."""
+    diagnosis = diagnosis_of(doc["diagnosis"])
+    kept = doc["running"]
+    running = None
+    if kept is not None:
+        alert = alert_of(kept["alert"])
+        request = Request(
+            kept["remediation"], alert, kept["attempt"], diagnosis.service, kept["id"]
+        )
+        running = Running(request, float(kept["since"]), float(kept["deadline"]))
+    return Case(
+        **{name: doc[name] for name in _PLAIN},
+        diagnosis=diagnosis,
+        ladder=tuple(doc["ladder"]),
+        checks=tuple((name, text) for name, text in doc["checks"]),
+        done=[(act, how) for act, how in doc["done"]],
+        running=running,
+    )

@@ -1,0 +1,129 @@
+"""What people ask of healing itself: pause, resume, approve, silence, quarantine, release, close.
+
+Changes what the guard keeps and tells it; carries out nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..guard import Guard
+from ..guard.keeper import APPROVED_FOR, Silence
+from ..model import Command, Event, labelset
+from .case import Case
+
+Cases = Mapping[str, Case]
+
+
+def take(guard: Guard, command: Command, service: str, cases: Cases, now: float) -> list[Event]:
+    """Take a command into account; return what is told of it. Unknown verbs are not ours."""
+    handler = _HANDLERS.get(command.verb)
+    if handler is None:
+        return []
+    service = service or str(command.args.get("service") or "")
+    return list(handler(guard, command, service, cases, now))
+
+
+def _event(command: Command, kind: str, message: str, **labels: str) -> Event:
+    who = command.who or "a person"
+    return Event(kind, f"{who}: {message}", labelset(labels), {"who": who, **command.args})
+
+
+def _until(args: Mapping[str, Any], now: float) -> float | None:
+    if args.get("until") is not None:
+        return float(args["until"])
+    return now + float(args["for"]) if args.get("for") is not None else None
+
+
+def _pause(guard: Guard, command: Command, service: str, _: Cases, now: float) -> Iterable[Event]:
+    guard.holds[service] = _until(command.args, now)
+    whom = service or "all services"
+    reason = command.args.get("reason") or "no reason given"
+    yield _event(command, "healing_paused", f"healing of {whom} paused: {reason}", service=service)
+
+
+def _resume(guard: Guard, command: Command, service: str, _: Cases, __: float) -> Iterable[Event]:
+    if service:
+        guard.holds.pop(service, None)
+    else:
+        guard.holds.clear()
+    whom = service or "all services"
+    yield _event(command, "healing_resumed", f"healing of {whom} goes on", service=service)
+
+
+def _approve(
+    guard: Guard, command: Command, service: str, cases: Cases, now: float
+) -> Iterable[Event]:
+    wanted = str(command.args.get("id") or service)
+    waiting = [
+        case for case in cases.values()
+        if wanted in ("", case.key, case.service) and case.running is None and case.ladder
+    ]  # fmt: skip
+    keys = [case.key for case in waiting] or ([wanted] if wanted else [])
+    for key in keys[:1]:
+        guard.approvals[key] = now + APPROVED_FOR
+        yield _event(command, "remediation_approved", f"{key} approved", service=service)
+
+
+def _silence(guard: Guard, command: Command, service: str, _: Cases, now: float) -> Iterable[Event]:
+    matchers = dict(command.args.get("matchers") or {})
+    if command.args.get("alert"):
+        matchers["alertname"] = str(command.args["alert"])
+    if service:
+        matchers["service"] = service
+    if matchers:
+        guard.silences.append(Silence(matchers, _until(command.args, now)))
+        shown = ", ".join(f"{key}={value}" for key, value in sorted(matchers.items()))
+        yield _event(command, "alert_silenced", f"silenced: {shown}", service=service)
+
+
+def _unsilence(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
+    guard.silences.clear()
+    yield _event(command, "silences_ended", "no alert is silenced any more")
+
+
+def _hold(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
+    present = bool(command.args.get("present", True))
+    if present != guard.held:
+        guard.held = present
+        word = "is there: nothing is done" if present else "is gone"
+        yield _event(command, "hold_file", f"the hold file {word}")
+
+
+def _quarantine(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
+    card = str(command.args.get("card") or "")
+    if card:
+        guard.quarantined[card] = str(command.args.get("reason") or "a person asked for it")
+        yield _event(command, "card_quarantined", f"card {card} quarantined", card=card)
+
+
+def _release(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
+    card = str(command.args.get("card") or "")
+    if guard.quarantined.pop(card, None) is not None:
+        yield _event(command, "card_released", f"card {card} released", card=card)
+
+
+def _close(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
+    if guard.breaker.opened is not None:
+        guard.breaker.close()
+        yield _event(command, "breaker_closed", "the breaker is closed")
+
+
+def _fleet(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
+    guard.fleet = bool(command.args.get("granted", False))
+    return ()
+
+
+_HANDLERS: Mapping[str, Callable[[Guard, Command, str, Cases, float], Iterable[Event]]] = {
+    "pause": _pause,
+    "resume": _resume,
+    "approve": _approve,
+    "silence": _silence,
+    "unsilence": _unsilence,
+    "hold": _hold,
+    "quarantine": _quarantine,
+    "release": _release,
+    "close_breaker": _close,
+    "fleet": _fleet,
+}

@@ -1,0 +1,58 @@
+"""What a diagnosis rests on, as plain values: alerts, services as they stand, recent events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model import Alert
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """An event that a diagnosis may rest on. ``at`` is Unix seconds."""
+
+    at: float
+    kind: str
+    severity: str
+    message: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """A service as it stands; None where nothing is known.
+
+    ``operation`` is what is under way on purpose (restart, start, stop, drain, pause, sleep, or
+    empty); ``probe`` the probe's last verdict; ``pending`` how many requests run or wait;
+    ``moved`` the times of the two samples between which tokens or steps last rose.
+    """
+
+    name: str
+    cards: tuple[str, ...] = ()
+    operation: str = ""
+    process: bool | None = None
+    up: bool | None = None
+    probe: str | None = None
+    probe_at: float | None = None
+    pending: float | None = None
+    waiting: float | None = None
+    moved: tuple[float, float] | None = None
+    client_errors: float | None = None
+    requests: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The node as of ``now`` (Unix seconds): firing alerts, services by name, recent events oldest
+    first, the kinds of fault that each card's driver tells just now, and the cards whose tool calls
+    them healthy just now."""
+
+    now: float
+    alerts: Sequence[Alert] = ()
+    services: Mapping[str, ServiceFacts] = field(default_factory=dict)
+    events: Sequence[Noted] = ()
+    faults: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    healthy: frozenset[str] = frozenset()

@@ -1,0 +1,185 @@
+"""Which acts answer which alert: the policies of a configuration, made ready to be matched.
+
+Reads rules/policies.yaml for the shipped ones; whether an act may start is not decided here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+from . import documents
+from .config import Config, Mode, Policy, checked
+from .errors import ConfigError, Place, Problem
+from .promql import PromqlError, load
+from .promql.nodes import Matcher, VectorSelector
+from .series import predicate
+
+FILE = "policies.yaml"
+PAGE = "page"
+ALERTNAME = "alertname"
+STRICTNESS: Mapping[str, int] = {"observe": 0, "confirm": 1, "act": 2}
+
+Test = Callable[[Mapping[str, str]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A policy ready for use. ``ladder`` ends with ``page``; times in seconds.
+
+    ``services`` None means all; ``tests`` hold the labels of a case against each selector.
+    """
+
+    name: str
+    ladder: tuple[str, ...]
+    tests: tuple[Test, ...]
+    services: frozenset[str] | None = None
+    mode: Mode | None = None
+    within: float | None = None
+    at_most: float | None = None
+
+    def matches(self, labels: Mapping[str, str], service: str) -> bool:
+        """Whether a case with these labels, of this service, is one of the policy's."""
+        if self.services is not None and service not in self.services:
+            return False
+        return any(test(labels) for test in self.tests)
+
+
+def first_match(policies: Sequence[Bound], labels: Mapping[str, str], service: str) -> Bound | None:
+    """The policy that answers a case, if any."""
+    return next((policy for policy in policies if policy.matches(labels, service)), None)
+
+
+def effective(*modes: Mode | None) -> Mode:
+    """The strictest of the modes given; ``observe`` when none is."""
+    given = [mode for mode in modes if mode is not None]
+    return min(given, key=STRICTNESS.__getitem__, default="observe")
+
+
+def bind(config: Config, file: str = "") -> tuple[Bound, ...]:
+    """The policies in force under a configuration, in order. Raises ConfigError.
+
+    ``file`` names the configuration in errors.
+    """
+    if config.policies is None:
+        return shipped()
+    bound: list[Bound] = []
+    problems: list[Problem] = []
+    for i, policy in enumerate(config.policies):
+        place = Place(f"{file}: policies.{i}" if file else f"policies.{i}")
+        try:
+            bound.append(_bind(_taken_over(policy, place), place, f"policies.{i}"))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return tuple(bound)
+
+
+def check(config: Config, alerts: Collection[str], file: str = "") -> list[Problem]:
+    """What is wrong with a configuration's own policies: selectors and unknown names.
+
+    ``alerts`` are the names of all alerting rules that are loaded.
+    """
+    try:
+        bind(config, file)
+    except ConfigError as error:
+        return error.problems
+    problems: list[Problem] = []
+    for i, policy in enumerate(config.policies or ()):
+        where = f"{file}: policies.{i}" if file else f"policies.{i}"
+        problems += [
+            _unknown(f"{where}.services", "service", name, config.services)
+            for name in policy.services or ()
+            if name not in config.services
+        ]
+        problems += [
+            _unknown(f"{where}.when", "alert", name, alerts)
+            for name in _named(policy)
+            if name not in alerts
+        ]
+    return problems
+
+
+def _unknown(where: str, what: str, name: str, known: Collection[str]) -> Problem:
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
+    return Problem(Place(where), f"no such {what}: {name!r}", hint)
+
+
+def _named(policy: Policy) -> list[str]:
+    """The alert names that a policy's own ``when`` spells out."""
+    return [
+        matcher.value
+        for text in policy.when or ()
+        for matcher in _matchers(text, Place())
+        if matcher.name == ALERTNAME and matcher.op == "="
+    ]
+
+
+@lru_cache(maxsize=1)
+def shipped() -> tuple[Bound, ...]:
+    """The policies of rules/policies.yaml, in its order."""
+    return tuple(
+        _bind(policy, Place(FILE), f"policies.{i}") for i, policy in enumerate(_shipped_policies())
+    )
+
+
+@lru_cache(maxsize=1)
+def _shipped_policies() -> tuple[Policy, ...]:
+    package = __package__.rpartition(".")[0] + ".rules"
+    text = (resources.files(package) / FILE).read_text(encoding="utf-8")
+    document = documents.parse(text, FILE)
+    return checked(document.value, document).policies or ()
+
+
+def _taken_over(policy: Policy, place: Place) -> Policy:
+    """The policy with what it takes over from a shipped one by ``use``."""
+    if policy.use is None:
+        return policy
+    known = {each.name: each for each in _shipped_policies() if each.name}
+    base = known.get(policy.use)
+    if base is None:
+        raise ConfigError(_unknown(f"{place}.use", "policy", policy.use, known))
+    own = policy.model_dump(exclude_none=True, exclude={"use"})
+    return base.model_copy(update=own)
+
+
+def _bind(policy: Policy, place: Place, fallback: str) -> Bound:
+    assert policy.when is not None
+    assert policy.do is not None
+    ladder = tuple(act for act in dict.fromkeys(policy.do) if act != PAGE)
+    return Bound(
+        policy.name or fallback,
+        (*ladder, PAGE),
+        tuple(_test(_matchers(text, place)) for text in policy.when),
+        None if policy.services is None else frozenset(policy.services),
+        policy.mode,
+        policy.within,
+        policy.at_most,
+    )
+
+
+def _matchers(text: str, place: Place) -> tuple[Matcher, ...]:
+    """The matchers of an alert's name or of ``{…}``. Raises ConfigError."""
+    stripped = text.strip()
+    if not stripped:
+        raise ConfigError(Problem(Place(f"{place}.when"), "holds an empty name"))
+    if not stripped.startswith("{"):
+        return (Matcher(ALERTNAME, "=", stripped),)
+    try:
+        node = load(stripped).node
+    except PromqlError as error:
+        problem = Problem(Place(f"{place}.when"), f"{stripped!r}: {error}")
+        raise ConfigError(problem) from error
+    if not isinstance(node, VectorSelector) or node.offset or node.at is not None:
+        raise ConfigError(Problem(Place(f"{place}.when"), f"{stripped!r} is no set of matchers"))
+    return node.matchers
+
+
+def _test(matchers: Sequence[Matcher]) -> Test:
+    tests = [(each.name, predicate(each.op, each.value)) for each in matchers]
+    return lambda labels: all(test(labels.get(name, "")) for name, test in tests)
