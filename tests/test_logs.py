@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -663,3 +664,20 @@ def test_other_wordings_of_ascend_are_understood(
 
     assert record.kind == kind
     assert {name: record.fields.get(name) for name in fields} == fields
+
+
+@pytest.mark.parametrize("pattern", shipped(), ids=lambda pattern: pattern.name)
+def test_hostile_text_costs_little(pattern: Pattern) -> None:
+    example = pattern.example
+    lines = [
+        example * 200,
+        example[: len(example) // 2] * 400,
+        "".join(example[:stop] for stop in range(1, len(example))),
+        pattern.literals[0] * 2000,
+    ]
+    reader = Classifier(None)
+    before = time.process_time()
+    for line in lines:
+        reader.feed((line[:8000] + "\n").encode())
+
+    assert time.process_time() - before < 3.0

@@ -15,7 +15,7 @@ from .logheads import Head, head, plain
 from .logpatterns import Pattern
 
 MAX_TEXT = 4096  # characters of a record's text
-MAX_LINE = 16 * 1024  # bytes of a line that are read; the rest of a longer one is passed over
+MAX_LINE = 8 * 1024  # bytes of a line that are read; the rest of a longer one is passed over
 BEGUN = 8  # lines within which a traceback begins after the message that announces it
 
 
