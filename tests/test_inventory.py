@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_watchdog.watchdog.inventory import Pins, infos, resolve, visible
+from vllm_watchdog.watchdog.inventory import Pins, devices, infos, resolve, visible
 from vllm_watchdog.watchdog.model import labelset
 
 
@@ -78,3 +78,16 @@ def test_an_unseen_card_is_not_pinned() -> None:
     pins = Pins()
 
     assert (pins.card("gpu 9", CARDS), pins.kept) == (None, {})
+
+
+def test_drivers_name_ascend_cards_by_their_device_files() -> None:
+    cards = infos(
+        [
+            key(vendor="ascend", card="0000:c1:00", npu="4", chip="0", phy_id="8"),
+            key(vendor="ascend", card="0000:01:00", npu="1", chip="0", device="0"),
+            key(vendor="ascend", card="npu9", npu="9", chip="0"),
+            key(vendor="nvidia", card="0000:53:00", index="0", device="5"),
+        ]
+    )
+
+    assert devices(cards) == {"8": "0000:c1:00", "0": "0000:01:00"}

@@ -188,3 +188,44 @@ def test_a_collector_that_is_absent_is_logged_once() -> None:
         assert lines == ["not on this node"]
     finally:
         scheduler.stop()
+
+
+def test_a_collector_that_waits_for_its_source_runs_again_at_once() -> None:
+    @dataclass(frozen=True)
+    class Waiting(Scripted):
+        wait: float = 5.0
+
+    inbox, seen = Inbox(), threading.Semaphore(0)
+    put = inbox.put
+    inbox_put = lambda batch: (put(batch), seen.release())  # noqa: E731
+    scheduler = Scheduler(fake_system(), inbox, {}, lambda *_, **__: None)
+    scheduler._inbox = type("Counting", (), {"put": staticmethod(inbox_put)})()  # type: ignore[assignment]
+    scheduler.start()
+    try:
+        scheduler.add([Waiting((Sample("m", 1.0),), interval=3600.0)])
+
+        assert all(seen.acquire(timeout=10) for _ in range(3))
+    finally:
+        scheduler.stop()
+
+
+def test_a_waiting_collector_that_fails_waits_for_its_interval() -> None:
+    runs: list[int] = []
+
+    @dataclass(frozen=True)
+    class Broken(Scripted):
+        wait: float = 5.0
+
+        def collect(self, system: System) -> Iterator[Yield]:
+            runs.append(1)
+            raise SourceError("no")
+
+    scheduler = Scheduler(fake_system(), Inbox(), {}, lambda *_, **__: None)
+    scheduler.start()
+    try:
+        scheduler.add([Broken(interval=3600.0)])
+        threading.Event().wait(0.3)
+
+        assert runs == [1]
+    finally:
+        scheduler.stop()

@@ -18,6 +18,8 @@ from .model import Page, labelset
 from .system import Runner, System
 
 CARD_TOOLS = {"npu_smi": "npu-smi", "nvidia_smi": "nvidia-smi"}
+LOGS = frozenset({"kernel_log", "ascend_log"})
+LOG_WAIT = 5.0  # seconds that a run waits for a line, so that one is known as soon as it is written
 EVERY_TICK = frozenset(
     {
         "npu_smi",
@@ -58,10 +60,13 @@ def check_names(config: Config) -> list[Problem]:
     return problems
 
 
-def node_collectors(config: Config, runner: Runner) -> list[Collector]:
+def node_collectors(
+    config: Config, runner: Runner, devices: Mapping[str, str] | None = None
+) -> list[Collector]:
     """The collectors that run once on this node.
 
     Cards that services name must be there; with the tools of one vendor only, it is clear whose.
+    ``devices`` leads from a driver's device number to its card; it may be filled later.
     """
     built = []
     tools = [name for name, program in CARD_TOOLS.items() if runner.which(program)]
@@ -71,6 +76,9 @@ def node_collectors(config: Config, runner: Runner) -> list[Collector]:
         if name in PER_SERVICE or not settings.enabled:
             continue
         options = _options(name, config, settings)
+        if name in LOGS:
+            options["wait"] = LOG_WAIT
+            options["cards"] = devices if devices is not None else {}
         expected = (*settings.expected, *(named if name in tools else ()))
         if expected:
             options["expected"] = tuple(dict.fromkeys(expected))
@@ -78,6 +86,8 @@ def node_collectors(config: Config, runner: Runner) -> list[Collector]:
             options["files"] = settings.files
         if name == "peers":
             options["peers"] = {peer: (at.host, at.port) for peer, at in config.peers.items()}
+        if name == "fragmentation":
+            options["services"] = {service: at.url for service, at in config.services.items()}
         built.append(_build(name, options))
     return built
 
@@ -107,6 +117,7 @@ def service_collectors(config: Config, services: Mapping[str, Service]) -> list[
                 options.update(_probe(settings))
             if name == "vllm_log":
                 options["files"] = settings.logs
+                options["wait"] = LOG_WAIT
             if name == "vllm_process":
                 options["unit"] = settings.manager.systemd if settings.manager else None
                 options["whole_node"] = service == next(iter(services))

@@ -21,15 +21,18 @@ from .assembly import (
     service_collectors,
     service_facts,
 )
+from .cases import healing
 from .config import Config, Service
 from .contracts import Collector
 from .engine import Engine, EngineSettings
 from .errors import ConfigError, Problem
-from .inventory import Info, Pins, infos
+from .inventory import Info, Pins, devices, infos
 from .journal import Journal, JournalError
 from .labeller import Labeller
 from .model import Batch, Decisions, Event, Inputs, Json, Tick
 from .outlets import Outlet
+from .policies import alert_names
+from .policies import check as check_policies
 from .recording import Manifest, Recorder
 from .rulepack import Group
 from .rulepack import load as load_rules
@@ -67,6 +70,7 @@ def prepare(config: Config, text: str = "") -> Loaded:
         pack = load_rules(rule_files(config), config.rules.groups)
     except ConfigError as error:
         raise ConfigError([*problems, *error.problems]) from error
+    problems += check_policies(config, alert_names(pack.groups))
     if problems:
         raise ConfigError(problems)
     files = tuple(dict.fromkeys(Path(group.file) for group in pack.groups))
@@ -101,8 +105,11 @@ class Daemon:
         self.outlets: list[Outlet] = []
         self.seen = Seen(dict(loaded.config.services))
         self.scheduler = Scheduler(system, self.inbox, self.labels, log)
-        self.engine = Engine(_settings(loaded.config, self.labels), loaded.groups)
+        self.engine = Engine(
+            _settings(loaded.config, self.labels), loaded.groups, healing=healing(loaded.config)
+        )
         self.pins = Pins()
+        self._devices: dict[str, str] = {}  # shared with the log collectors
         self._moved: dict[str, str] = {}
         self.journal_error: str | None = None
         self.journal_errors = 0
@@ -156,6 +163,7 @@ class Daemon:
         with self.lock:
             self.engine.settings = _settings(loaded.config, self.labels)
             self.engine.replace_rules(loaded.groups)
+            self.engine.replace_healing(healing(loaded.config))
         self.loaded = loaded
         self.seen.services = dict(services)
         self._schedules = Schedules(loaded.config.schedules)
@@ -173,7 +181,10 @@ class Daemon:
         self.record(folder.with_name(f"{folder.name}.{self._recordings}"))
 
     def _collectors(self, config: Config, services: Mapping[str, Service]) -> list[Collector]:
-        return [*node_collectors(config, self.system.runner), *service_collectors(config, services)]
+        return [
+            *node_collectors(config, self.system.runner, self._devices),
+            *service_collectors(config, services),
+        ]
 
     def _exchange(self, before: Mapping[str, Collector], after: Mapping[str, Collector]) -> None:
         """Stop the collectors that are gone or changed, start what is new or changed."""
@@ -214,7 +225,7 @@ class Daemon:
         """Start the collectors and look for servers."""
         config = self.loaded.config
         self.scheduler.start()
-        self.scheduler.add(node_collectors(config, self.system.runner))
+        self.scheduler.add(node_collectors(config, self.system.runner, self._devices))
         self.scheduler.add(service_collectors(config, config.services))
         self._tell("daemon_started", f"vllm-watchdog {version()} watches this node")
 
@@ -412,6 +423,7 @@ class Daemon:
         last = self.engine.ms
         live = [key for key, _, _ in self.engine.window.latest(last) if _INFO in key]
         self.seen.cards = tuple(infos(live))
+        self._devices.update(devices(self.seen.cards))
 
     def _look_for_servers(self) -> None:
         if self._finding is None or not self._finding.is_alive():

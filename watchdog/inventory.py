@@ -50,6 +50,16 @@ def resolve(name: str, cards: Sequence[Info]) -> str | None:
     return None
 
 
+def devices(cards: Sequence[Info]) -> dict[str, str]:
+    """Ascend cards by the number of their device file (``/dev/davinciN``), which drivers name."""
+    return {
+        number: info["card"]
+        for info in cards
+        if info.get("vendor") == "ascend" and info.get("card")
+        if (number := info.get("phy_id") or info.get("device") or "").isdigit()
+    }
+
+
 class Pins:
     """Names that were resolved once and hold from then on, across restarts and renumbering.
 

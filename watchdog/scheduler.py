@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_SAMPLES = 50_000  # a run that yields more is broken, not rich
 MAX_EVENTS = 5_000
+PAUSE = 0.02  # seconds between two runs of a collector that waits: lines come in groups
 FIRST_RUNS = 2.0  # seconds over which the first runs are spread: a start shows something soon
 
 
@@ -135,6 +136,7 @@ class Scheduler:
         self._slots: dict[str, _Slot] = {}
         self._lock = threading.Lock()
         self._scheduler: BackgroundScheduler | None = None
+        self._stopping = threading.Event()
 
     @property
     def instances(self) -> list[str]:
@@ -190,6 +192,7 @@ class Scheduler:
 
     def stop(self) -> None:
         """End the schedule without waiting for runs under way."""
+        self._stopping.set()
         if self._scheduler is not None:
             self._scheduler.shutdown(wait=False)
             self._scheduler = None
@@ -224,21 +227,29 @@ class Scheduler:
         )
 
     def _run(self, slot: _Slot) -> None:
+        """One run; of a collector that waits for its source, run after run while all is well."""
+        while self._once(slot) and float(getattr(slot.collector, "wait", 0)) > 0:
+            if self._stopping.wait(PAUSE):
+                return
+
+    def _once(self, slot: _Slot) -> bool:
+        """Run a collector and put its batch; whether another run may follow at once."""
         with self._lock:
             if slot.run is not None:
-                return
+                return False
             slot.run = run = _Run(self._system.clock.mono())
         batch = run_once(slot.collector, self._system, slot.labeller)
         with self._lock:
             slot.run = None
             gone = self._slots.get(slot.collector.instance) is not slot
         if gone or run.overdue:
-            return  # an answer after its deadline is old: the next run gives a fresh one
+            return False  # an answer after its deadline is old: the next run gives a fresh one
         if batch.absent:
             self._absent(slot, batch)
         else:
             slot.absent = False
         self._inbox.put(batch)
+        return batch.error is None
 
     def _absent(self, slot: _Slot, batch: Batch) -> None:
         if not slot.absent:
