@@ -24,6 +24,7 @@ COLLECTORS: dict[str, tuple[str, str]] = {
     "numa": ("numa", "Numa"),
     "l3": ("l3", "L3"),
     "peers": ("peers", "Peers"),
+    "fragmentation": ("fragmentation", "Fragmentation"),
 }
 """Name of a collector → its module in this folder and its class there."""
 

@@ -382,6 +382,10 @@ class Files:
         """Where a symbolic link points, as written. Raises OSError."""
         return os.readlink(self.path(path))
 
+    def owner(self, path: str | Path) -> int:
+        """The user (number) whose file it is. Raises OSError."""
+        return self.path(path).lstat().st_uid
+
     def glob(self, pattern: str) -> list[str]:
         """Node paths that match a pattern, sorted."""
         import glob as globbing
