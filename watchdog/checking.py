@@ -9,6 +9,8 @@ from pathlib import Path
 from .assembly import check_names, rule_files
 from .config import Config, load
 from .errors import ConfigError, Place, Problem
+from .policies import alert_names
+from .policies import check as check_policies
 from .rulepack import Group
 from .rulepack import load as load_rules
 
@@ -54,4 +56,5 @@ def check_all(config_file: Path | None, rules: Sequence[Path]) -> Report:
     else:
         groups = pack.groups
         problems += pack.warnings
+        problems += check_policies(config, alert_names(groups), str(config_file or ""))
     return Report(tuple(problems), len(groups), sum(len(group.rules) for group in groups))

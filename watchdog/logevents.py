@@ -35,7 +35,13 @@ def kinds(source: str) -> tuple[str, ...]:
     """The kinds that a source's patterns can tell, and those that rules know beside them."""
     told = {p.kind for p in shipped() if source in p.sources and p.kind}
     if source != "kernel":
-        told |= {"hccl_link", "hccl_timeout", "device_lost", "oom_foreign_process"}
+        told |= {
+            "hccl_link",
+            "hccl_timeout",
+            "device_lost",
+            "device_memory",
+            "oom_foreign_process",
+        }
     return tuple(sorted(told))
 
 
@@ -65,6 +71,8 @@ def counted(record: LogRecord) -> list[str]:
         return []
     if record.kind == "oom_device" and fields.get("cause") == "foreign_process":
         return ["oom_device", "oom_foreign_process"]
+    if record.kind == "npu_error" and fields.get("class") == "device_memory":
+        return ["npu_error", "device_memory"]
     return [record.kind]
 
 

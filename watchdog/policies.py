@@ -6,7 +6,7 @@ Reads rules/policies.yaml for the shipped ones; whether an act may start is not 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -16,6 +16,7 @@ from .config import Config, Mode, Policy, checked
 from .errors import ConfigError, Place, Problem
 from .promql import PromqlError, load
 from .promql.nodes import Matcher, VectorSelector
+from .rulepack import Group
 from .series import predicate
 
 FILE = "policies.yaml"
@@ -102,6 +103,12 @@ def check(config: Config, alerts: Collection[str], file: str = "") -> list[Probl
             if name not in alerts
         ]
     return problems
+
+
+def alert_names(groups: Iterable[Group]) -> frozenset[str]:
+    """The names of all alerting rules, and of the alerts that the daemon raises by itself."""
+    rules = (rule for group in groups for rule in group.rules)
+    return frozenset({rule.name for rule in rules if rule.kind == "alert"} | {"InputsUnknown"})
 
 
 def _unknown(where: str, what: str, name: str, known: Collection[str]) -> Problem:

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .cases import healing
+from .config import Config
+from .config import load as load_config
 from .engine import Engine, EngineSettings
 from .model import Tick
 from .recording import Recording
@@ -37,11 +40,17 @@ def engine_of(recording: Recording, rules: Sequence[Path] | None = None) -> Engi
         external_labels=manifest.external_labels,
     )
     pack = load_rules(rules or recording.rule_files, manifest.groups)
-    engine = Engine(settings, pack.groups)
+    engine = Engine(settings, pack.groups, healing=healing(_config(recording)))
     state = recording.state
     if state is not None:
         engine.restore(state, manifest.started)
     return engine
+
+
+def _config(recording: Recording) -> Config:
+    """The configuration that was in force; the defaults where there was none."""
+    path = recording.folder / "config.yaml"
+    return load_config(path) if path.exists() else Config()
 
 
 def replay(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..diagnosis import Facts, Noted, diagnose, rank
-from ..guard import ACTS, QUIET, Asked, Due, Guard, Judgement, Kind
+from ..guard import ACTS, Asked, Due, Guard, Judgement, Kind
 from ..model import Alert, Command, Diagnosis, Event, Inputs, Outcome, Request, Verdict, labelset
 from ..policies import PAGE, effective, first_match
 from .case import Case, Running, case_of, case_state
@@ -446,22 +446,21 @@ class Healer:
                            remediation=case.act, reason=reason, checks=dict(judgement.checks))
             )  # fmt: skip
         case.refusal = text
-        if reason in QUIET:
-            return
-        if reason == "destination":
+        final = judgement.final
+        if final == "destination":
             case.rung += 1
             case.refused = ""
             if case.act == PAGE:
-                self._page(case, asked.act, text, now, word)
+                self._page(case, asked.act, dict(judgement.checks)[final], now, word)
                 self._end(case, "exhausted", now)
-        elif not case.paged:
-            self._page(case, asked.act, text, now, word)
+        elif final and not case.paged:
+            self._page(case, asked.act, dict(judgement.checks)[final], now, word)
 
     def _shadow(
         self, case: Case, asked: Asked, judgement: Judgement, now: float, word: Word
     ) -> None:
         """In observe: once per firing alert, what would have been done, counted apart."""
-        if case.would or (not judgement.allowed and judgement.reason in QUIET):
+        if case.would or not (judgement.allowed or judgement.final):
             return
         case.would = True
         if judgement.allowed:
@@ -470,7 +469,8 @@ class Healer:
             self.guard.shadow.act(now, traffic=asked.kind == "traffic")
             text = f"would {case.act} for {where(case)} because of {case.diagnosis.cause}"
         else:
-            text = f"would page for {where(case)}: no {case.act}, {judgement.text}"
+            against = dict(judgement.checks)[judgement.final]
+            text = f"would page for {where(case)}: no {case.act}, {against}"
         word.events.append(
             case_event("remediation_would", case, text, remediation=case.act,
                        allowed=judgement.allowed, reason=judgement.reason or None,

@@ -12,11 +12,13 @@ from ..diagnosis import ServiceFacts
 from ..model import Alert, Diagnosis
 from .sight import Sight
 
-PATIENCE = 90.0  # seconds to wait for a source that could name another cause
+PATIENCE = 65.0  # seconds that a source may be silent before its word is no longer awaited
+AWHILE = 10.0  # seconds to wait for the tool's own reading after a line that may be withdrawn
 APART = 1.0  # seconds between two readings
 LOW_TRAFFIC = 2.0  # requests that run or wait
 LOGS = ("kernel_log", "ascend_log", "vllm_log")
 TOOLS = {"nvidia": "nvidia_smi", "ascend": "npu_smi"}
+_SPAN = 300_000  # milliseconds in which an uncorrectable error would have been counted
 _CARDS = frozenset({"CardLost", "CardUncorrectable", "CardResetRequired"})
 _CARD_LAYER = frozenset({"card_lost", "card_uncorrectable", "card_reset_required", "driver_fault"})
 
@@ -30,11 +32,12 @@ def unknown(sight: Sight, diagnosis: Diagnosis) -> str:
     if diagnosis.cause in (*_CARD_LAYER, "none") or not diagnosis.service:
         return ""
     fired = alert.fired_at if alert.fired_at is not None else alert.active_at
-    if sight.now - fired >= PATIENCE:
-        return ""
     for name in _sources(sight, diagnosis.service):
         state = sight.collectors[name]
-        if not state.absent and (state.succeeded is None or state.succeeded < fired):
+        if state.absent or (state.succeeded is not None and state.succeeded >= fired):
+            continue
+        silent = sight.now - (state.succeeded if state.succeeded is not None else fired)
+        if silent < PATIENCE:
             return f"{name} has said nothing since {alert.name} fired"
     return ""
 
@@ -132,6 +135,8 @@ def _card_unproved(sight: Sight, diagnosis: Diagnosis, facts: ServiceFacts | Non
         return "one reading only"
     card = dict(diagnosis.alert.labels).get("card", "")
     line = max(alert.active_at for alert in lines)
+    if diagnosis.alert.name != "CardLost" and not _tool_ran(sight, diagnosis, line):
+        return "one line so far, and the tool has not been asked since"
     if _denied(sight, diagnosis.alert.name, card, line):
         return "a later reading of the card contradicts the line"
     if moves_traffic or _suffers(facts) or not _tool_answers(sight, diagnosis, line):
@@ -151,15 +156,30 @@ def _line_of_card(sight: Sight, alert: Alert) -> bool:
 
 def _denied(sight: Sight, alertname: str, card: str, line: float) -> bool:
     """Whether a complete reading after the line says the opposite."""
-    name, fine = {
-        "CardLost": ("accelerator_present", 1.0),
-        "CardResetRequired": ("accelerator_reset_required", 0.0),
-    }.get(alertname, ("", 0.0))
-    if not name:
+    name, labels = {
+        "CardLost": ("accelerator_present", {"card": card}),
+        "CardResetRequired": ("accelerator_reset_required", {"card": card}),
+        "CardUncorrectable": (
+            "accelerator_ecc_errors_total",
+            {"card": card, "kind": "uncorrectable"},
+        ),
+    }.get(alertname, ("", {}))
+    ms, read = sight.tick.ms, sight.readings
+    at = read.read_at(name, ms, **labels) if name else None
+    if at is None or at <= line:
         return False
-    ms = sight.tick.ms
-    at = sight.readings.read_at(name, ms, card=card)
-    return at is not None and at > line and sight.readings.value(name, ms, card=card) == fine
+    if alertname == "CardUncorrectable":
+        return read.rise(name, ms, _SPAN, **labels) == 0.0
+    return read.value(name, ms, **labels) == (1.0 if alertname == "CardLost" else 0.0)
+
+
+def _tool_ran(sight: Sight, diagnosis: Diagnosis, line: float) -> bool:
+    """Whether the card's tool was asked since the line, or has had its time."""
+    vendor = dict(diagnosis.alert.labels).get("vendor", "")
+    state = sight.collectors.get(TOOLS.get(vendor, ""))
+    if state is not None and not state.absent and state.ran > line:
+        return True
+    return sight.now - line >= AWHILE
 
 
 def _suffers(facts: ServiceFacts | None) -> bool:

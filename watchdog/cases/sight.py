@@ -109,6 +109,7 @@ class Sight:
             read.moved(name, ms),
             self._client_errors(name),
             self._requests(name),
+            self._orphans(name),
         )
 
     def _cards_of(self, name: str) -> tuple[str, ...]:
@@ -139,6 +140,12 @@ class Sight:
                 return labels.get("verdict")
         success = self.readings.value("service_probe_success", self.tick.ms, service=name)
         return None if success is None else ("ok" if success else "failed")
+
+    def _orphans(self, name: str) -> bool:
+        """Whether processes of an earlier engine are still there."""
+        ms, read = self.tick.ms, self.readings
+        told = read.rise("log_events_total", ms, 3 * _SPAN, service=name, kind="orphan_processes")
+        return bool(told or read.value("service_orphan_processes", ms, service=name))
 
     def _client_errors(self, name: str) -> float | None:
         ms = self.tick.ms

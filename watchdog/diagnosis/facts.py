@@ -42,6 +42,7 @@ class ServiceFacts:
     moved: tuple[float, float] | None = None
     client_errors: float | None = None
     requests: float | None = None
+    orphans: bool = False
 
 
 @dataclass(frozen=True, slots=True)

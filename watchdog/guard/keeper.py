@@ -72,6 +72,15 @@ class Judgement:
         refusing = {name for name, text in self.checks if text}
         return bool(refusing) and refusing <= set(names)
 
+    @property
+    def final(self) -> str:
+        """What will not end by itself and nobody asked for; empty where something else refuses too,
+        or nothing but another act under way."""
+        refusing = [name for name, text in self.checks if text and name != "busy"]
+        if any(name in QUIET for name in refusing):
+            return ""
+        return refusing[0] if refusing else ""
+
     def without(self, name: str) -> Judgement:
         """The same, one check left out of account."""
         return Judgement(tuple((n, "" if n == name else text) for n, text in self.checks))
