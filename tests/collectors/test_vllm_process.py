@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +20,7 @@ from tests.support.system import VirtualClock, fake_system
 from vllm_watchdog.collectors.vllm_process import VllmProcess
 from vllm_watchdog.watchdog.errors import HttpError, NoData
 from vllm_watchdog.watchdog.model import Checkpoint, Event, Sample
-from vllm_watchdog.watchdog.system import Response, System
+from vllm_watchdog.watchdog.system import Files, Response, System
 
 URL = "http://127.0.0.1:8000"
 PLAIN = {f"GET {URL}/is_sleeping": Response(404, b"")}
@@ -367,3 +373,72 @@ def test_files_that_cannot_be_read_are_no_process(node: Node) -> None:
     node.tree.listen()
 
     assert "service_process_up" not in node.look()
+
+
+SERVER = """
+import os, socket, sys, time
+reading, writing = os.pipe()
+if os.fork() == 0:
+    open("/proc/self/comm", "w").write("VLLM::EngineCore")
+    os.write(writing, b"x")
+    time.sleep(60)
+    os._exit(0)
+os.read(reading, 1)
+with socket.socket() as listener:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", int(sys.argv[-1])))
+    print("bound", flush=True)
+    sys.stdin.readline()
+    listener.listen()
+    print("listening", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_real_processes_are_followed_from_start_to_orphan(tmp_path: Path) -> None:
+    program = tmp_path / "vllm"
+    program.write_text(SERVER)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    clock = VirtualClock()
+    pages = {f"GET {url}/is_sleeping": Response(404, b"")}
+    system = replace(fake_system(pages=pages, clock=clock), files=Files())
+    node = Node(tmp_path / "unused", url=url)
+    node.system, node.clock = system, clock
+    server = subprocess.Popen(
+        [sys.executable, str(program), "serve", "some-model", "--port", str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    orphans: list[int] = []
+    try:
+        server.stdout.readline()
+        starting = node.look()
+        print(file=server.stdin, flush=True)
+        server.stdout.readline()
+        serving = node.look()
+        server.kill()
+        server.wait()
+        gone = node.look()
+        node.look()
+        orphans = list(node.events[0].fields["pids"])
+    finally:
+        server.kill()
+        server.wait()
+        server.stdin.close()
+        server.stdout.close()
+        for pid in orphans:
+            os.kill(pid, signal.SIGKILL)
+
+    assert starting["starting"] == starting["service_process_up"] == 1.0
+    assert serving["serving"] == 1.0
+    assert serving["service_processes"] == 2.0
+    assert serving["service_process_memory_bytes"] > 1_000_000
+    assert abs(serving["service_process_start_time_seconds"] - time.time()) < 60
+    assert gone["service_process_up"] == 0.0
+    assert gone["service_orphan_processes"] == 1.0
