@@ -15,6 +15,7 @@ from .api import CollectorFigures, OutletFigures, Snapshot
 from .daemon import Daemon
 from .engine import CollectorState
 from .errors import ConfigError, Place, Problem
+from .explain import explain
 from .model import NAME, Json, Labels, Sample, StoredEvent, labelset
 from .promql import PromqlError, Scalar, String, Value, Vector
 from .rules import ALERTS, RECORDER
@@ -101,6 +102,11 @@ class DaemonViews:
         order = {"firing": 0, "pending": 1, "resolved": 2, "inactive": 3}
         found.sort(key=lambda alert: (order[alert.state], alert.name, alert.labels))
         return [alert_doc(alert) for alert in found]
+
+    def explain(self, what: str) -> Json:
+        """See Views.explain."""
+        with self._daemon.lock:
+            return explain(self._daemon.engine, what)
 
     def events(self, after: int, limit: int, filters: Mapping[str, Any]) -> Sequence[Json]:
         """See Views.events."""

@@ -72,6 +72,10 @@ class Views(Protocol):
         """The document of ``status --json``."""
         ...
 
+    def explain(self, what: str) -> Json:
+        """Why: a service, a card, an alert's name, or the node where ``what`` is empty."""
+        ...
+
     def events(self, after: int, limit: int, filters: Mapping[str, Any]) -> Sequence[Json]:
         """Journal events behind ``after``; ``filters``: kind, severity, service, since, until."""
         ...

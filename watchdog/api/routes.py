@@ -52,6 +52,7 @@ class Routes:
             "/api/v1/alerts": lambda _: Answer(200, dumps(list(views.alerts())), JSON),
             "/api/v1/status": lambda _: Answer(200, dumps(views.status()), JSON),
             "/api/v1/events": self._events,
+            "/api/v1/explain": self._explain,
         }
         self._post = {path: self._get[path] for path in ("/api/v1/query", "/api/v1/query_range")}
 
@@ -92,6 +93,9 @@ class Routes:
 
     def _query_range(self, asked: Asked) -> Answer:
         return _success(self._views.query_range(_expression(asked), *span(asked.given)))
+
+    def _explain(self, asked: Asked) -> Answer:
+        return Answer(200, dumps(self._views.explain(asked.given.get("what", ""))), JSON)
 
     def _events(self, asked: Asked) -> Answer:
         filters = dict(asked.given)

@@ -159,6 +159,11 @@ class Healer:
         case.ended, case.ended_at = how, now
         self.guard.ledger.end(case.counted_by, now)
 
+    def examine(self, sight: Sight, facts: Facts, case: Case) -> Judgement:
+        """What the guard would say to the case's next act just now; changes nothing."""
+        asked, _ = self._asked(sight, facts, case)
+        return self.guard.judge(asked, sight.now)
+
     # Cases
 
     def _find(self, sight: Sight, facts: Facts, word: Word) -> frozenset[str]:

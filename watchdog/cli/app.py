@@ -31,6 +31,7 @@ app.command()(running.record)
 app.command()(replaying.replay)
 app.command("test-rules")(replaying.test_rules)
 app.command("test-incidents")(judging.test_incidents)
+app.command()(judging.explain)
 
 
 @app.callback(invoke_without_command=True)

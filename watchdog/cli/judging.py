@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
-from ..errors import ConfigError
-from .output import AsJson, print_json, print_table
+from ..errors import ConfigError, Place, Problem
+from .asking import DEFAULT_URL, Url, _ask
+from .output import AsJson, print_json, print_table, visible
 
 
 def test_incidents(
@@ -59,3 +61,87 @@ def _print_matrix(title: str, counts: Mapping[str, Mapping[str, int]]) -> None:
     ]
     if rows:
         print_table(title, ("", *columns), rows)
+
+
+def explain(
+    what: Annotated[
+        str, typer.Argument(help="A service, a card, an alert's name, or an incident file.")
+    ] = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Say why: what is known and unknown, what would be done about it, what would be refused.
+
+    Asks a running daemon; an incident file is played instead. Without WHAT: the node.
+    """
+    if what.endswith((".yaml", ".yml")):
+        docs = _played(Path(what))
+    else:
+        docs = [_ask(url, f"/api/v1/explain?{urlencode({'what': what})}")]
+        if docs[0]["found"] is None:
+            known = ", ".join(docs[0]["services"]) or "none"
+            hint = f"services: {known}; or a card, or an alert's name"
+            raise ConfigError(Problem(Place(what), "is no service, card or alert here", hint))
+    if as_json:
+        print_json(docs if len(docs) > 1 else docs[0])
+        return
+    for doc in docs:
+        for line in _tree(doc):
+            print(visible(line))
+
+
+def _played(path: Path) -> list[Any]:
+    """What is to be said of an incident after it was played: each service's explanation."""
+    from ..explain import explain as why
+    from ..incidents import play, read
+
+    incident = read(path)
+    played = play(incident)
+    docs = []
+    for service in incident.config.services or [""]:
+        act, at = played.act(service)
+        doc = why(played.engine, service)
+        answer = f"{act} at {at:g}s" if at is not None else act
+        docs.append({**doc, "incident": incident.name, "answer": answer})
+    return docs
+
+
+_PARTS = (
+    ("known", "known"), ("unknown", "unknown"), ("alerts", "fires"), ("quarantined", "quarantined"),
+)  # fmt: skip
+
+
+def _tree(doc: Mapping[str, Any]) -> Iterator[str]:
+    """The document as an indented tree, a line each."""
+    title = f"{doc['found']} {doc['asked']}".strip()
+    yield f"{title} at {doc['time']}, mode {doc['mode']}"
+    if doc.get("incident"):
+        yield f"├─ incident: {doc['incident']} → {doc['answer']}"
+    for key, name in _PARTS:
+        if doc.get(key):
+            yield f"├─ {name}"
+            yield from (f"│  ├─ {item}" for item in doc[key])
+    if doc.get("breaker"):
+        yield f"├─ breaker open: {doc['breaker']}"
+    for case in doc.get("cases", ()):
+        yield from (f"│  {line}" if n else f"├─ {line}" for n, line in enumerate(_case(case)))
+    if doc.get("observed") not in (None, "none"):
+        yield f"├─ observed: {doc['observed']}"
+    yield f"└─ {doc.get('decision') or ('see the cases' if doc.get('cases') else 'no open case')}"
+
+
+def _case(case: Mapping[str, Any]) -> Iterator[str]:
+    whom = case["service"] or ", ".join(case["cards"]) or "node"
+    yield f"case of {whom}: {case['cause']}, named by {case['named_by']} since {case['opened']}"
+    for key, name in (("evidence", "evidence"), ("explains", "explains away"), ("tried", "tried")):
+        if case[key]:
+            yield f"├─ {name}"
+            yield from (f"│  ├─ {item}" for item in case[key])
+    if case["policy"]:
+        yield f"├─ policy {case['policy']} ({case['mode']}): {' → '.join(case['ladder'])}"
+    against = {name: text for name, text in case["checks"].items() if text}
+    if case["checks"]:
+        passed = len(case["checks"]) - len(against)
+        yield f"├─ guard: {passed} of {len(case['checks'])} checks passed"
+        yield from (f"│  ├─ {name}: {text}" for name, text in against.items())
+    yield f"└─ {case['decision']}" + (", a person was paged" if case["paged"] else "")

@@ -240,15 +240,18 @@ class _Patient:
     def _memory(self) -> Diagnosis | None:
         gone = self._gone or self._first(words.START_FAILED)
         oom = self._events(words.OOM_KINDS)
-        refused = [e for e in self._events({"npu_error"}) if e.fields.get("class") == "device_memory"]
+        refused = [
+            e for e in self._events({"npu_error"}) if e.fields.get("class") == "device_memory"
+        ]
         oom = sorted([*oom, *refused], key=lambda event: event.at)
         held = self._first(words.HELD)
         foreign = [event for event in oom if event.kind == "oom_foreign_process"]
         orphans = self._events({"orphan_processes"}, _START)
-        if held is not None or (foreign and gone is not None):
-            alert = gone or held
+        left = bool(orphans) or self.service.orphans or self._orphaned()
+        starved = self._first(words.OVERFLOW, words.GONE) if oom else None
+        if held is not None or ((foreign or left) and starved is not None):
+            alert = gone or held or starved
             assert alert is not None
-            left = orphans or self.service.orphans or self._orphaned()
             holder = "orphan" if left else "foreign"
             return self._case("foreign_memory", alert, [*oom, *orphans], holder=holder)
         overflow, fragmented = self._first(words.OVERFLOW), self._first(words.FRAGMENTED)

@@ -185,7 +185,9 @@ class Collecting:
                 samples.append(Sample("service_process_up", float(state), scope))
             events += [event for event in self._told if event.labels == scope]
             self._told = [event for event in self._told if event.labels != scope]
-        rows = {sample.key: sample.value for sample in samples}
+        rows: dict[Labels, float] = {}
+        for sample in samples:
+            rows.setdefault(sample.key, sample.value)  # what the incident gives counts first
         pages = [Page(tuple(rows), tuple(rows.values()))] if rows else []
         if name == "services":
             pages.append(self._facts)
