@@ -38,6 +38,13 @@ def code_of(record: LogRecord) -> str:
     return "79" if record.kind == "device_lost" else str(fields.get("error", record.kind))
 
 
+def _severity(record: LogRecord) -> str:
+    """The record's; a fault about which the vendor itself advises nothing asks for no act."""
+    if record.severity == "critical" and record.fields.get("action") == "none":
+        return "warning"
+    return record.severity
+
+
 @dataclass
 class CardFaults:
     """Faults by (vendor, card, code). ``cards`` maps Ascend device numbers to cards."""
@@ -60,7 +67,7 @@ class CardFaults:
         elif len(self._held) < MAX_FAULTS or key in self._held:
             until = (record.time if record.time is not None else wall) + self.hold
             if until > wall:
-                self._held[key] = (record.kind, record.severity, until)
+                self._held[key] = (record.kind, _severity(record), until)
         return {"vendor": vendor, "card": card}
 
     def samples(self, wall: float) -> Iterator[Sample]:

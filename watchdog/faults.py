@@ -5,8 +5,9 @@ No log lines and no devices here: a code goes in, its kind, severity and advised
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -16,6 +17,23 @@ import yaml
 from .errors import ConfigError, Place, Problem
 
 SEVERITIES = ("info", "warning", "critical")
+ACTS = ("nothing", "page", "restart", "card_failover", "quantize")
+ENDS = ("recover", "restart", "reading", "hold", "person")
+_COUNTS = re.compile(r"\d+(?:/\d+[smh])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What follows from a kind of fault: ``act`` is what the daemon does about it, ``counts`` how
+    often before it counts (``1``, ``3/5m``, ``0`` never alone), ``ends`` what ends it.
+    """
+
+    kind: str
+    severity: str
+    act: str = "nothing"
+    counts: str = "1"
+    ends: str = "hold"
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +53,22 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """All codes of the node's vendors."""
+    """All codes of the node's vendors, what follows from each kind, and how servers end.
+
+    ``exits`` maps an exit code (a signal as its negative number) or words of the last lines.
+    """
 
     tables: Mapping[str, Mapping[str, Fault]]
+    kinds: Mapping[str, Handling] = field(default_factory=dict)
+    exits: Mapping[str, Handling] = field(default_factory=dict)
+
+    def handling(self, fault: Fault) -> Handling:
+        """What follows from a code: its kind's handling, or nothing where the code's severity is
+        less than critical or its source advises nothing."""
+        known = self.kinds.get(fault.kind) or Handling(fault.kind, fault.severity)
+        if fault.severity == "critical" and fault.action != "none":
+            return replace(known, severity="critical")
+        return replace(known, severity=fault.severity, act="nothing", counts="0")
 
     def xid(self, number: int) -> Fault:
         """An Xid of the NVIDIA kernel driver; an unknown one is a driver fault to look at."""
@@ -71,6 +102,10 @@ def parse(text: str, name: str = "faults.yaml") -> Vocabulary:
     document: dict[str, dict[Any, str]] = yaml.load(text, Loader=_LOADER)  # noqa: S506 safe loader
     sources = document.pop("sources")
     problems: list[Problem] = []
+    handled = {
+        name: _handlings(document.pop(name, {}), name, sources, problems)
+        for name in ("kinds", "exits")
+    }
     tables: dict[str, dict[str, Fault]] = {}
     for table, rows in document.items():
         tables[table] = {}
@@ -85,7 +120,29 @@ def parse(text: str, name: str = "faults.yaml") -> Vocabulary:
             tables[table][code] = Fault(code, kind, severity, action, source, category)
     if problems:
         raise ConfigError(problems)
-    return Vocabulary(tables)
+    return Vocabulary(tables, handled["kinds"], handled["exits"])
+
+
+def _handlings(
+    rows: Mapping[str, str], table: str, sources: Mapping[str, str], problems: list[Problem]
+) -> dict[str, Handling]:
+    """The rows of ``kinds`` ("severity act …") and of ``exits`` ("kind severity act …")."""
+    found = {}
+    for key, row in rows.items():
+        words = row.split() if table == "exits" else [key, *row.split()]
+        if _well_formed(words) and words[5] in sources:
+            found[str(key)] = Handling(*words)
+        else:
+            problems.append(Problem(Place("faults.yaml"), f"{table} {key}: no handling: {row!r}"))
+    return found
+
+
+def _well_formed(words: list[str]) -> bool:
+    if len(words) != 6:
+        return False
+    _, severity, act, counts, ends, _ = words
+    known = severity in SEVERITIES and act in ACTS and ends in ENDS
+    return known and _COUNTS.fullmatch(counts) is not None
 
 
 @lru_cache(maxsize=1)
