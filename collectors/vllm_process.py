@@ -33,6 +33,8 @@ from ..watchdog.serversearch import find_server
 from ..watchdog.system import Files, System
 
 RESCAN = 30.0  # seconds after which the server's children are looked for again
+MISSED = 120.0  # seconds after its end for which a server is looked for in every run ...
+SELDOM = 15.0  # ... and then, as before it was ever seen, after so many seconds
 SETTLE = 5.0  # seconds that a dead server's children may take to end by themselves
 ASIDE = 1.0  # seconds for /is_sleeping and /is_paused
 REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "containerd-shim", "conmon")
@@ -143,7 +145,7 @@ class _Look:
             if kept is not None:
                 return kept
             self._lost()
-        found = self._find()
+        found = self._find() if self._due() else None
         if found is not None:
             self.doc.update(
                 pid=found.pid,
@@ -154,6 +156,15 @@ class _Look:
                 members=[],
             )
         return found
+
+    def _due(self) -> bool:
+        """Whether to look for a server now: reading the whole table is what costs."""
+        now = self.system.clock.mono()
+        missed = 0 <= now - self.doc.get("lost", -MISSED) < MISSED
+        if not missed and 0 <= now - self.doc.get("sought", -SELDOM) < SELDOM:
+            return False
+        self.doc["sought"] = now
+        return True
 
     def _lost(self) -> None:
         """The known server is gone: what is left of its family are orphans from now on."""

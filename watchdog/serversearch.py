@@ -14,6 +14,8 @@ from .discovery import Server, servers
 from .processes import Stat, command, elsewhere, family, holder, holds, listening, stat
 from .system import Files, Process
 
+KTHREADD = 2  # the parent of the kernel's own threads: half of a quiet node's table
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -83,6 +85,8 @@ class _Read:
 
 def _vllm_like(files: Files, known: Iterable[Stat]) -> Iterator[Process]:
     for entry in known:
+        if entry.parent == KTHREADD:
+            continue
         words = command(files, entry.pid)
         if any("vllm" in word for word in words[:6]):
             yield Process(entry.pid, entry.parent, entry.name, words, float(entry.started))

@@ -367,6 +367,24 @@ def test_steady_runs_read_only_the_server_and_its_family(serving: Node) -> None:
     assert serving.kept == kept + 1
 
 
+def test_a_server_that_was_never_there_is_looked_for_seldom(node: Node) -> None:
+    node.look()
+    node.tree.vllm()
+
+    assert [node.look().get("service_process_up") for _ in range(3)] == [None, None, 1.0]
+
+
+def test_a_server_that_ended_is_looked_for_in_every_run_for_two_minutes(serving: Node) -> None:
+    serving.tree.end(100, 101, 102)
+    serving.tree.listen()
+    serving.look()
+    missed = [serving.look() for _ in range(23)][-1]
+    serving.tree.vllm(first=300)
+
+    assert missed["service_process_up"] == 0.0
+    assert serving.look(4.0)["service_process_up"] == 1.0
+
+
 def test_files_that_cannot_be_read_are_no_process(node: Node) -> None:
     node.tree.vllm()
     node.tree.write("proc/100/stat", "100 (vllm")
