@@ -1,8 +1,8 @@
 """Round trips to other nodes, to the microsecond, and apart from that whether they answer at all.
 
 Each window sends a handful of SYNs (or ICMP echoes), lets the kernel time them, and takes the lower
-quartile: the network's own time, not that of a busy CPU. The same is measured within this node and
-taken off. A connection is broken off at once and carries no data; the server there may still log
+quartile: the network's own time, not that of a busy CPU. What this node itself takes is measured on
+its loopback and taken off. A connection is broken off at once and carries no data; the server there may still log
 it, so a peer's port should belong to one that does not mind. An SSH server does: it starts a
 process for each, and newer ones shut out whoever does that often. Port 22 is therefore asked once
 a window, and timed by ICMP where that is permitted.
@@ -184,13 +184,14 @@ class Peers:
             verdicts[peer] = {"high": verdicts[peer].get("high")}
 
     def _own(self, sockets: Sockets, way: Way) -> float:
-        """This node's share of a round trip, measured on its loopback; 0 where it cannot be."""
+        """This node's share of a round trip, measured on its loopback; 0 where it cannot be. The
+        shortest: a busy moment here must not be taken off the network's time."""
         if way == "tcp":
             times = sockets.loopback(self.probes)
         else:
             answers = [sockets.echo(LOOPBACK, PROBE_TIMEOUT) for _ in range(self.probes)]
             times = [a.round_trip for a in answers if a.round_trip is not None]
-        return quartile(times) if times else 0.0
+        return min(times, default=0.0)
 
 
 def _ways(answer: Answer, port: int) -> list[Way]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -481,3 +482,25 @@ def test_the_plug_ins_entry_point_names_a_function_that_exists() -> None:
     assert '[project.entry-points."vllm.general_plugins"]' in text
     assert 'vllm_watchdog = "vllm_watchdog_plugin:register"' in text
     assert "def register() -> None:" in (PLUGIN / "vllm_watchdog_plugin.py").read_text()
+
+
+CAPTURES = Path(__file__).parents[2] / "../shared/data/vllm"
+
+
+@pytest.mark.skipif(
+    not CAPTURES.exists(), reason="the captured logs are not beside this repository"
+)
+def test_every_captured_out_of_memory_log_gives_the_indexed_rate() -> None:
+    rows = [line.split("\t") for line in (CAPTURES / "INDEX.tsv").read_text().splitlines()]
+    wanted = {
+        row[0]: float(match[1])
+        for row in rows
+        if (match := re.search(r"\bkind=oom_device\b.*?\bfragmentation=([\d.]+)", "\t".join(row)))
+    }
+
+    found = {}
+    for name in wanted:
+        samples = [x for x in capture((CAPTURES / name).read_bytes()) if isinstance(x, Sample)]
+        found[name] = samples[-1].value if samples else None
+    assert len(wanted) >= 6
+    assert found == wanted
