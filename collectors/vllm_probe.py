@@ -269,8 +269,9 @@ class VllmProbe:
             return None
         if answer.status != 200:
             return Progress()
+        told = b"\n".join(line for line in answer.body.split(b"\n") if line.startswith(_TELLING))
         try:
-            page = Exposition().read(answer.body).page
+            page = Exposition().read(told).page
         except SourceError:
             return Progress()
         sums: dict[str, float] = {}
@@ -310,6 +311,14 @@ class VllmProbe:
         if kind == "chat":
             return {**common, "messages": [{"role": "user", "content": self.prompt}]}
         return {**common, "prompt": self.prompt}
+
+
+_TELLING = tuple(
+    f"{prefix}vllm:{name}".encode()
+    for prefix in ("", "ray_", "kserve_")
+    for name in (*PROGRESS, "num_requests_running", "num_requests_waiting", "engine_sleep_state")
+)
+"""Beginnings of the lines that tell progress: a page has thousands of others."""
 
 
 @dataclass(frozen=True)
