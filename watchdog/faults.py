@@ -63,12 +63,18 @@ class Vocabulary:
     exits: Mapping[str, Handling] = field(default_factory=dict)
 
     def handling(self, fault: Fault) -> Handling:
-        """What follows from a code: its kind's handling, or nothing where the code's severity is
-        less than critical or its source advises nothing."""
-        known = self.kinds.get(fault.kind) or Handling(fault.kind, fault.severity)
+        """What follows from a code: the handling of its class or kind, or nothing where the code's
+        severity is less than critical or its source advises nothing. Only the Ascend driver and
+        Xid 154 tell that a fault is over.
+        """
+        default = Handling(fault.kind, fault.severity)
+        known = self.kinds.get(fault.category) or self.kinds.get(fault.kind) or default
+        known = replace(known, kind=fault.kind, severity=fault.severity)
+        if known.ends == "recover" and not fault.code.startswith("0x") and fault.code != "154":
+            known = replace(known, ends="hold")
         if fault.severity == "critical" and fault.action != "none":
-            return replace(known, severity="critical")
-        return replace(known, severity=fault.severity, act="nothing", counts="0")
+            return known
+        return replace(known, act="nothing", counts="0")
 
     def xid(self, number: int) -> Fault:
         """An Xid of the NVIDIA kernel driver; an unknown one is a driver fault to look at."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import asking, inputs, judging, replaying, running
+from . import asking, explaining, inputs, judging, replaying, running
 
 app = typer.Typer(
     help=(
@@ -27,6 +27,7 @@ app.command()(inputs.discover)
 app.command()(inputs.check)
 app.command()(inputs.collect)
 app.command()(inputs.classify)
+app.command()(explaining.faults)
 app.command()(running.record)
 app.command()(replaying.replay)
 app.command("test-rules")(replaying.test_rules)
