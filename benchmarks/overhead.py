@@ -2,9 +2,10 @@
 
 Load: 8 cards (a scripted ``nvidia-smi`` that plays a full answer), one stand-in vLLM server with
 a page of 2,000 series, everything every 5 s. Beside it, at the same time on the same machine: a
-Prometheus 3.x that scrapes the same page and evaluates the same rule file every 5 s, netdata with its
-defaults, and prometheus-node-exporter scraped every 5 s by that Prometheus. CPU is what the kernel
-accounts to a process and its ended children, in per cent of one core; memory is resident memory.
+Prometheus 3.x that has the same series (it scrapes them from the daemon, which pays for giving
+them) and evaluates the same rule files every 5 s, netdata with its defaults, and
+prometheus-node-exporter scraped every 5 s by that Prometheus. CPU is what the kernel accounts to a
+process and its ended children, in per cent of one core; memory is resident memory.
 
     python benchmarks/overhead.py [--seconds 60] [--rounds 3] [--warm 30]
 
@@ -155,7 +156,7 @@ def run(seconds: float, rounds: int, warm: float) -> dict[str, list[Cost]]:
             }
             ours = stack.enter_context(daemon(folder / "ours", config, path=[gpus.folder]))
             pids = {"vllm-watchdog": ours.server.process.pid}
-            targets = {"vllm": fake.url}
+            targets = {"vllm-watchdog": ours.url}
             exporter = stack.enter_context(node_exporter(folder / "node"))
             if exporter:
                 pids["node_exporter"], targets["node"] = exporter
