@@ -2,10 +2,10 @@
 
 Each window sends a handful of SYNs (or ICMP echoes), lets the kernel time them, and takes the lower
 quartile: the network's own time, not that of a busy CPU. What this node itself takes is measured on
-its loopback and taken off. A connection is broken off at once and carries no data; the server there may still log
-it, so a peer's port should belong to one that does not mind. An SSH server does: it starts a
-process for each, and newer ones shut out whoever does that often. Port 22 is therefore asked once
-a window, and timed by ICMP where that is permitted.
+its loopback and taken off. A connection is broken off at once and carries no data; the server there
+may still log it, so a peer's port should belong to one that does not mind. An SSH server does: it
+starts a process for each, and newer ones shut out whoever does that often. Port 22 is therefore
+asked once a window, and timed by ICMP where that is permitted.
 """
 
 from __future__ import annotations

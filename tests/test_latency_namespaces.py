@@ -19,7 +19,7 @@ import pytest
 SUPPORT = Path(__file__).parent / "support"
 WINDOWS = int(os.environ.get("WINDOWS") or 20)
 BUSY = max((os.cpu_count() or 1) - 1, 1)  # a burner for each CPU that the wire leaves
-OWN = 8.0  # microseconds that a packet needs on the wire besides its delay, one way
+OWN = 3.0  # microseconds that a packet needs on the wire besides its delay, one way
 
 
 @pytest.fixture(scope="module")
