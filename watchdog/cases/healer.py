@@ -222,7 +222,8 @@ class Healer:
         still = any(
             alert.name == old.alert.name and _same_place(alert, old) for alert in sight.firing
         )
-        if rank(diagnosis.cause) > rank(old.cause) and still:
+        weaker = rank(diagnosis.cause) > rank(old.cause)
+        if weaker and still and (diagnosis.cause != "sensor" or case.running is not None):
             return  # the evidence has aged; the cause stays named
         if (diagnosis.cause, diagnosis.alert.name) == (old.cause, old.alert.name):
             again = diagnosis.alert.fired_at != old.alert.fired_at
@@ -343,7 +344,7 @@ class Healer:
             destination=leads.refusal,
             other=_other(operation.word, operation.who) if operation is not None else "",
             warming="" if self._warm(sight, diagnosis.alert) else "the rule is not warm yet",
-            unknown=unknown(sight, diagnosis),
+            unknown=unknown(sight, diagnosis, own),
             precondition=unproved(sight, diagnosis, own, act, moves_traffic=kind == "traffic"),
         )
         return asked, leads

@@ -25,12 +25,13 @@ _UNNOTICED = 60.0  # seconds after which a restart that nobody saw is over
 
 @dataclass(slots=True)
 class Operation:
-    """``word``: restart, start, stop, drain, pause or sleep; ``down``: the server was seen away."""
+    """``word``: restart, start, stop, drain, pause or sleep; ``down``: when the server was seen
+    away (Unix seconds)."""
 
     word: str
     since: float
     who: str = ""
-    down: bool = False
+    down: float | None = None
 
 
 @dataclass(slots=True)
@@ -63,13 +64,13 @@ class Operations:
         phase = str(event.fields.get("phase", "")) if event.kind == "lifecycle" else ""
         operation = self.current.get(service)
         if event.kind == "process_started" and self.word(service) != "restart":
-            self.current[service] = Operation("start", now, "the server", True)
+            self.current[service] = Operation("start", now, "the server", now)
         elif event.kind == "process_exited" and operation is not None:
-            operation.down = True
+            operation.down = now
             if operation.word == "start":
                 del self.current[service]  # the start failed
         elif phase == "startup" and operation is None:
-            self.current[service] = Operation("start", now, "the server", True)
+            self.current[service] = Operation("start", now, "the server", now)
         elif phase == "ready" and operation is not None and operation.word in LIMITS:
             del self.current[service]
         elif phase in ("sleep", "pause") and operation is None:
@@ -83,10 +84,10 @@ class Operations:
         if operation is None or operation.word not in LIMITS:
             return
         if answers is False:
-            operation.down = True
+            operation.down = now
         age = now - operation.since
-        unnoticed = not operation.down and age >= _UNNOTICED
-        back = answers is True and operation.down and age > 0
+        unnoticed = operation.down is None and age >= _UNNOTICED
+        back = answers is True and operation.down is not None and now > operation.down
         if back or unnoticed or age >= LIMITS[operation.word]:
             del self.current[service]
 
@@ -105,6 +106,6 @@ class Operations:
     def restore(self, doc: Mapping[str, Any]) -> None:
         """Take up what ``dump`` gave. Raises TypeError, ValueError."""
         self.current = {
-            str(name): Operation(str(word), float(since), str(who), bool(down))
+            str(name): Operation(str(word), float(since), str(who), down)
             for name, (word, since, who, down) in doc.items()
         }

@@ -19,11 +19,12 @@ LOW_TRAFFIC = 2.0  # requests that run or wait
 LOGS = ("kernel_log", "ascend_log", "vllm_log")
 TOOLS = {"nvidia": "nvidia_smi", "ascend": "npu_smi"}
 _SPAN = 300_000  # milliseconds in which an uncorrectable error would have been counted
+_RECENT = 60_000  # milliseconds in which a reading still denies though its series ended
 _CARDS = frozenset({"CardLost", "CardUncorrectable", "CardResetRequired"})
 _CARD_LAYER = frozenset({"card_lost", "card_uncorrectable", "card_reset_required", "driver_fault"})
 
 
-def unknown(sight: Sight, diagnosis: Diagnosis) -> str:
+def unknown(sight: Sight, diagnosis: Diagnosis, own: ServiceFacts | None = None) -> str:
     """Inputs behind the diagnosis that are unknown, or not yet heard since it fired."""
     alert = diagnosis.alert
     known = [each for each in siblings(sight, diagnosis) if each.unknown_since is None]
@@ -32,6 +33,9 @@ def unknown(sight: Sight, diagnosis: Diagnosis) -> str:
     if diagnosis.cause in (*_CARD_LAYER, "none") or not diagnosis.service:
         return ""
     fired = alert.fired_at if alert.fired_at is not None else alert.active_at
+    away = own.unreachable if own is not None and diagnosis.cause != "network_outage" else ()
+    if away and sight.now - fired < PATIENCE:
+        return f"{away[0]}, which it needs, does not answer: it may be the network"
     for name in _sources(sight, diagnosis.service):
         state = sight.collectors[name]
         if state.absent or (state.succeeded is not None and state.succeeded >= fired):
@@ -49,10 +53,11 @@ def _sources(sight: Sight, service: str) -> Iterator[str]:
         labels.get("vendor", "")
         for labels, _ in sight.readings.rows("service_card", ms, service=service)
     }
+    needs = any(True for _ in sight.readings.rows("service_needs", ms, service=service))
     for name in sorted(sight.collectors):
         kind, _, of = name.partition("/")
         tool = any(TOOLS.get(vendor) == kind for vendor in vendors)
-        if tool or (kind in LOGS and of in ("", service)):
+        if tool or (kind in LOGS and of in ("", service)) or (kind == "peers" and needs):
             yield name
 
 
@@ -164,13 +169,15 @@ def _denied(sight: Sight, alertname: str, card: str, line: float) -> bool:
             {"card": card, "kind": "uncorrectable"},
         ),
     }.get(alertname, ("", {}))
+    if not name:
+        return False
     ms, read = sight.tick.ms, sight.readings
-    at = read.read_at(name, ms, **labels) if name else None
-    if at is None or at <= line:
+    last = [(at, value) for at, value in read.last(name, ms, _RECENT, **labels) if at > line]
+    if not last:
         return False
     if alertname == "CardUncorrectable":
-        return read.rise(name, ms, _SPAN, **labels) == 0.0
-    return read.value(name, ms, **labels) == (1.0 if alertname == "CardLost" else 0.0)
+        return not read.rise(name, ms, _SPAN, **labels)
+    return max(last)[1] == (1.0 if alertname == "CardLost" else 0.0)
 
 
 def _tool_ran(sight: Sight, diagnosis: Diagnosis, line: float) -> bool:

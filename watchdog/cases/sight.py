@@ -75,11 +75,13 @@ class Sight:
         for labels, series in self.readings.rows("accelerator_fault", ms):
             if labels.get("severity") not in ("info", "warning") and series.values[-1] > 0:
                 faults.setdefault(labels.get("card", ""), set()).add(labels.get("kind", ""))
-        healthy = frozenset(
-            labels.get("card", "")
-            for labels, series in self.readings.rows("accelerator_healthy", ms)
-            if series.values[-1] == 1
-        )
+        healthy: dict[str, float] = {}
+        for card in {dict(alert.labels).get("card", "") for alert in self.firing} - {""}:
+            last = max(
+                self.readings.last("accelerator_healthy", ms, _RECENT, card=card), default=None
+            )
+            if last is not None and last[1] == 1:
+                healthy[card] = last[0]
         return Facts(
             self.now,
             self.firing,
@@ -110,6 +112,7 @@ class Sight:
             self._client_errors(name),
             self._requests(name),
             self._orphans(name),
+            self._unreachable(name),
         )
 
     def _cards_of(self, name: str) -> tuple[str, ...]:
@@ -141,6 +144,16 @@ class Sight:
         success = self.readings.value("service_probe_success", self.tick.ms, service=name)
         return None if success is None else ("ok" if success else "failed")
 
+    def _unreachable(self, name: str) -> tuple[str, ...]:
+        ms = self.tick.ms
+        needs = {row["peer"] for row, _ in self.readings.rows("service_needs", ms, service=name)}
+        away = {
+            labels.get("peer", "")
+            for labels, series in self.readings.rows("peer_reachable", ms)
+            if series.values[-1] == 0
+        }
+        return tuple(sorted(needs & away))
+
     def _orphans(self, name: str) -> bool:
         """Whether processes of an earlier engine are still there."""
         ms, read = self.tick.ms, self.readings
@@ -167,6 +180,7 @@ class Sight:
 
 
 _SPAN = 300_000  # milliseconds
+_RECENT = 60_000  # milliseconds in which a reading still says something though it has ended
 _PHASES = {
     "starting": "start", "loading": "start", "compiling": "start", "sleeping": "sleep",
     "paused": "pause", "draining": "drain", "stopped": "stop", "stopping": "stop",

@@ -26,8 +26,9 @@ class ServiceFacts:
     """A service as it stands; None where nothing is known.
 
     ``operation`` is what is under way on purpose (restart, start, stop, drain, pause, sleep, or
-    empty); ``probe`` the probe's last verdict; ``pending`` how many requests run or wait;
-    ``moved`` the times of the two samples between which tokens or steps last rose.
+    empty); ``probe`` the probe's last verdict; ``pending`` how many requests run or wait; ``moved``
+    the times of the two samples between which tokens or steps last rose; ``unreachable`` the peers
+    that it needs and that do not answer.
     """
 
     name: str
@@ -43,17 +44,18 @@ class ServiceFacts:
     client_errors: float | None = None
     requests: float | None = None
     orphans: bool = False
+    unreachable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The node as of ``now`` (Unix seconds): firing alerts, services by name, recent events oldest
-    first, the kinds of fault that each card's driver tells just now, and the cards whose tool calls
-    them healthy just now."""
+    first, the kinds of fault that each card's driver tells just now, and when each card's tool last
+    called it healthy, unless it called it sick after that."""
 
     now: float
     alerts: Sequence[Alert] = ()
     services: Mapping[str, ServiceFacts] = field(default_factory=dict)
     events: Sequence[Noted] = ()
     faults: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    healthy: frozenset[str] = frozenset()
+    healthy: Mapping[str, float] = field(default_factory=dict)

@@ -213,7 +213,7 @@ class _Patient:
             dict(each.labels).get("card") == card and dict(each.labels).get("proof") == "driver"
             for each in self._named("CardLost")
         )
-        return not told and card in self.facts.healthy
+        return not told and self.facts.healthy.get(card, 0.0) >= alert.active_at
 
     def _link(self) -> Diagnosis | None:
         outage = self._first(words.OUTAGE)

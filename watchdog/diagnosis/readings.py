@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from ..model import NAME
 from ..promql.nodes import Matcher
-from ..series import Series
+from ..series import Series, is_stale
 from ..window import Window
 
 PROGRESS = (
@@ -56,6 +56,21 @@ class Readings:
         times = [series.block.times[-1] for _, series in self.rows(name, ms, **labels)]
         return max(times) / 1000 if times else None
 
+    def last(
+        self, name: str, ms: int, within_ms: int, **labels: str
+    ) -> Iterator[tuple[float, float]]:
+        """Time (Unix seconds) and value of the last reading of each of these series, also of those
+        that ended within ``within_ms``."""
+        wanted = [Matcher(NAME, "=", name), *(Matcher(k, "=", v) for k, v in labels.items())]
+        for series in self._window.select(wanted):
+            for at in range(len(series.values) - 1, -1, -1):
+                time, value = series.block.times[at], series.values[at]
+                if ms - time > within_ms:
+                    break
+                if not is_stale(value):
+                    yield time / 1000, value
+                    break
+
     def moved(self, service: str, ms: int) -> tuple[float, float] | None:
         """Between which two samples the engine's counters last rose, in Unix seconds."""
         found: list[tuple[float, float]] = []
@@ -67,8 +82,9 @@ class Readings:
         return max(found, key=lambda step: step[1], default=None)
 
     def rise(self, name: str, ms: int, back_ms: int, **labels: str) -> float | None:
-        """How much counters rose within ``back_ms``; None where there is none."""
-        rises = [_rise(s, ms - back_ms) for _, s in self.rows(name, ms, **labels)]
+        """How much counters rose within ``back_ms``, gaps bridged; None where there is none."""
+        wanted = [Matcher(NAME, "=", name), *(Matcher(k, "=", v) for k, v in labels.items())]
+        rises = [_rise(s, ms - back_ms) for s in self._window.select(wanted)]
         return sum(rises) if rises else None
 
 
@@ -83,9 +99,13 @@ def _last_rise(series: Series, most: int = 60) -> tuple[float, float] | None:
 def _rise(series: Series, since_ms: int) -> float:
     values, times = series.values, series.block.times
     total = 0.0
-    for at in range(len(values) - 1, 0, -1):
-        if times[at - 1] < since_ms:
+    later: float | None = None
+    for at in range(len(values) - 1, -1, -1):
+        if times[at] < since_ms:
             break
-        step = values[at] - values[at - 1]
-        total += step if step > 0 else 0.0
+        if is_stale(values[at]):
+            continue
+        if later is not None and later > values[at]:
+            total += later - values[at]
+        later = values[at]
     return total

@@ -57,10 +57,10 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The right answer. ``service`` empty: of the whole node; ``alerts`` and ``causes`` None where
-    nothing is asked of them."""
+    """The right answer. ``service`` empty: of the whole node; ``act``, ``alerts`` and ``causes``
+    None where nothing is asked of them."""
 
-    act: str = "nothing"
+    act: str | None = None
     by: float | None = None
     service: str = ""
     alerts: tuple[str, ...] | None = None

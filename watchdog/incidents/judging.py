@@ -69,10 +69,10 @@ def _finding(incident: Incident, played: Played, expected: Expected) -> Finding:
             problems.append(f"fired, and none should: {', '.join(sorted(fired))}")
     if expected.causes is not None and cause not in expected.causes:
         problems.append(f"cause {cause}, expected {' or '.join(expected.causes)}")
-    if act != expected.act:
+    if expected.act not in (None, act):
         when = "" if at is None else f" at {at:g}s"
         problems.append(f"act {act}{when}, expected {expected.act}")
-    elif expected.by is not None and at is not None and at > expected.by:
+    elif expected.act and expected.by is not None and at is not None and at > expected.by:
         problems.append(f"act {act} at {at:g}s, expected by {expected.by:g}s")
     return Finding(
         incident.file, incident.name, service, expected, cause, act, at,
@@ -98,7 +98,8 @@ class Table:
                 accepted = finding.cause in expected.causes
                 wanted = finding.cause if accepted else expected.causes[0]
                 self.causes.setdefault(wanted, Counter())[finding.cause] += 1
-            self.acts.setdefault(expected.act, Counter())[finding.act] += 1
+            if expected.act is not None:
+                self.acts.setdefault(expected.act, Counter())[finding.act] += 1
             self.needless += expected.act == "nothing" and finding.act not in ("nothing", "page")
             self.right += not finding.problems
             self.wrong += bool(finding.problems)

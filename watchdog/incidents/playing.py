@@ -6,7 +6,7 @@ Acts are asked for and never carried out; what is seen of the node stays what th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from ..assembly import shipped_rules
 from ..cases import healing
 from ..diagnosis import observe, rank
 from ..engine import Engine, EngineSettings
-from ..model import Command, Event, Inputs, Request, Tick, Verdict
+from ..model import Command, Event, Inputs, Outcome, OutcomeStatus, Request, Tick, Verdict
 from ..rulepack import Group
 from ..rulepack import load as load_rules
 from .collecting import Collecting
@@ -23,6 +23,9 @@ from .noise import Noise
 
 START = 1_767_225_600.0  # the first moment of 2026, UTC
 _OFTEN = 3  # ticks that something must be observed to count
+
+Answer = Callable[[Request], tuple[float, OutcomeStatus] | None]
+"""How an act ends: after how many seconds, and with which status; None if it does not end."""
 
 
 @dataclass(slots=True)
@@ -83,12 +86,15 @@ def _shipped() -> tuple[Group, ...]:
     return load_rules(shipped_rules(), ("*",)).groups
 
 
-def play(incident: Incident, noise: Noise | None = None) -> Played:
-    """Play an incident to its end. Raises ConfigError for bad policies."""
+def play(incident: Incident, noise: Noise | None = None, answer: Answer | None = None) -> Played:
+    """Play an incident to its end. Raises ConfigError for bad policies.
+
+    Without ``answer`` an act that was asked for never ends; with it, it ends as that says.
+    """
     config = incident.config
     settings = EngineSettings(config.interval, config.rules.stale_after, config.rules.urgent)
     engine = Engine(settings, _shipped(), healing=healing(config, warm=True))
-    return _Play(incident, engine, noise or Noise()).run()
+    return _Play(incident, engine, noise or Noise(), answer).run()
 
 
 @dataclass(slots=True)
@@ -103,8 +109,12 @@ class _Moment:
 class _Play:
     """One incident being played."""
 
-    def __init__(self, incident: Incident, engine: Engine, noise: Noise) -> None:
+    def __init__(
+        self, incident: Incident, engine: Engine, noise: Noise, answer: Answer | None
+    ) -> None:
         self._incident = incident
+        self._answer = answer
+        self._ending: list[tuple[float, Outcome]] = []
         self._collecting = Collecting(incident, START, noise)
         self._played = Played(engine)
         self._away: set[str] = set()  # servers that a person stopped or restarts
@@ -150,13 +160,22 @@ class _Play:
             else self._collecting.urgent(moment.at)
         )
         tick = Tick(number, moment.at, START + moment.at, urgent=not moment.regular)
-        decisions = self._played.engine.step(tick, Inputs(tuple(batches), (), commands))
+        ended = tuple(outcome for at, outcome in self._ending if at <= moment.at)
+        self._ending = [each for each in self._ending if each[0] > moment.at]
+        decisions = self._played.engine.step(tick, Inputs(tuple(batches), ended, commands))
         for request in decisions.requests:
+            self._end(request, moment.at)
             self._played.requests.append((moment.at, request))
             self._let_through(moment.at, request.service, request.remediation)
         self._played.refusals += [(moment.at, verdict) for verdict in decisions.refusals]
         self._played.events += [(moment.at, event) for event in decisions.events]
         self._look(tick, moment.at)
+
+    def _end(self, request: Request, at: float) -> None:
+        """Let an act end as the answer says."""
+        how = self._answer(request) if self._answer is not None else None
+        if how is not None and request.remediation != "page":
+            self._ending.append((at + how[0], Outcome(request, how[1], "", how[0])))
 
     def _command(self, deed: Deed) -> Command:
         if deed.do in ("restart", "stop"):

@@ -252,7 +252,7 @@ class _Reading(Strict):
             items = self.items((*path, "alerts"), entry["alerts"], "alerts")
             alerts = tuple(self.text((*path, "alerts", i), item) for i, item in enumerate(items))
         return Expected(
-            self._choice((*path, "act"), entry, WORDS),
+            self._choice((*path, "act"), entry, WORDS) if "act" in entry else None,
             self._moment((*path, "by"), entry) if "by" in entry else None,
             self._service((*path, "service"), entry, services, needed=False),
             alerts,
