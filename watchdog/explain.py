@@ -13,6 +13,7 @@ from typing import Any
 from .cases import Case, Sight
 from .diagnosis import Facts, ServiceFacts, layer_of, observe
 from .engine import Engine
+from .guard import Judgement
 from .model import Alert, Tick
 from .policies import PAGE, first_match
 from .wire import moment
@@ -167,6 +168,8 @@ class _Explaining:
         if case.ended:
             return {"decision": f"the ladder ended: {case.ended}", "checks": {}}
         judgement = self.engine.healer.examine(sight, facts, case)
+        if case.would:
+            judgement = Judgement(case.checks)
         checks = dict(judgement.checks)
         if judgement.allowed or case.act == PAGE:
             decision = f"{case.act} is let through"

@@ -366,6 +366,8 @@ class Healer:
             if case.ended in ("done", "exhausted") and now - case.ended_at >= SETTLE:
                 self._restart_ladder(case)
             return
+        if case.would and case.mode == "observe":
+            return
         if case.act in ("", PAGE):
             self._last_rung(case, now, word)
             return
