@@ -350,6 +350,14 @@ TABLE = [
         OF_SERVICE | {"vendor": "nvidia"},
     ),
     Row(
+        "MemoryHeldByOther",
+        CRITICAL,
+        {log("oom_device"): "0x11 1x20", f"service_orphan_processes{{{SERVICE}}}": "1x40"},
+        60,
+        OF_SERVICE,
+        name="orphan",
+    ),
+    Row(
         "NetworkOutage",
         CRITICAL,
         {

@@ -88,6 +88,7 @@ def node_collectors(
             options["peers"] = {peer: (at.host, at.port) for peer, at in config.peers.items()}
         if name == "fragmentation":
             options["services"] = {service: at.url for service, at in config.services.items()}
+            options["npus"] = devices if devices is not None else {}
         built.append(_build(name, options))
     return built
 

@@ -31,6 +31,7 @@ class FakeVllm:
     latencies: dict[str, float] = field(default_factory=dict)
     completions: int = 0
     scrapes: int = 0
+    beside: bytes = b""  # what /beside serves after the page: series of other exporters
 
     @property
     def url(self) -> str:
@@ -67,6 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.split("?")[0]
         if path == "/metrics":
             self._send(200, self.fake.page(), "text/plain; version=0.0.4; charset=utf-8")
+        elif path == "/beside":
+            self._send(200, self.fake.page() + self.fake.beside, "text/plain; version=0.0.4")
         elif path == "/health":
             self._send(200 if self.fake.healthy else 503, b"")
         elif path == "/v1/models":

@@ -47,7 +47,7 @@ class Server:
         except OSError as error:
             raise ConfigError(_in_use(host, port, error)) from error
         self._thread = threading.Thread(
-            target=self._listener.serve_forever, args=(0.2,), name="http", daemon=True
+            target=self._listener.serve_forever, args=(0.5,), name="http", daemon=True
         )
 
     @property
