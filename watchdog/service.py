@@ -25,14 +25,16 @@ from .journal import Journal
 from .log import make_log
 from .options import Options
 from .outlets import make_outlets
-from .system import Notifier, System, hostname
+from .system import Lock, Notifier, System, hostname
 from .views import DaemonViews
 
 if TYPE_CHECKING:
     import ssl
 
+LOCK_FILE = "lock"
 GRACE = 8.0  # seconds from SIGTERM to the end of the process, whatever hangs
 FIRST_TICK = 2.5  # seconds: the collectors' first runs are over by then
+LOCK_PATIENCE = 3.0  # seconds: one that was just told to stop may still be on its way out
 GREET_AT = 1  # the tick after which a person is told what was found
 
 
@@ -64,6 +66,7 @@ class Service:
         self._reload = threading.Event()
         self._notifier = Notifier.from_environment()
         self._server: Server | None = None
+        self._lock: Lock | None = None
 
     def run(self) -> int:
         """Run until told to stop; returns the exit status."""
@@ -94,9 +97,10 @@ class Service:
         self.daemon.inbox.wake.set()
 
     def _open(self, folder: Path) -> None:
-        """The listener first (a port in use ends the start), then journal, state and outlets."""
+        """The listener first (a port in use ends the start), then lock, journal, state, outlets."""
         config = self.daemon.loaded.config
         self._server = self._listen()
+        self._lock = self._locked(folder)
         journal = Journal.open(folder / "journal.db", self.system.clock)
         self.daemon.open(journal)
         self.daemon.restore(folder)
@@ -107,6 +111,24 @@ class Service:
         config = self.daemon.loaded.config
         routes = Routes(DaemonViews(self.daemon))
         return Server(config.listen, routes, self.system.clock, self._report, _tls(config.tls))
+
+    def _locked(self, folder: Path) -> Lock | None:
+        """The state folder for this process alone. Raises ConfigError when another one has it.
+
+        A disk that cannot hold even the lock's file ends nothing.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = Lock(folder / LOCK_FILE)
+            end = self.system.clock.mono() + LOCK_PATIENCE
+            while not lock.take():
+                if self.system.clock.mono() >= end or self._stop.wait(0.1):
+                    hint = "stop it, or give this one a folder of its own by state: or --state"
+                    place = Place(str(folder))
+                    raise ConfigError(Problem(place, "another daemon uses this state", hint))
+        except (OSError, ValueError):
+            return None  # what is wrong with the folder, the journal tells
+        return lock
 
     def _report(self, fault: str) -> None:
         self.log(fault, level="error")

@@ -1,5 +1,7 @@
-"""The one door to the outside: clock, commands, files, HTTP. Only here time, subprocess, socket,
-requests.
+"""The one door to the outside: clock, commands, files, HTTP.
+
+Only here, and in its parts (``commands``, ``web``, ``sockets``, ``perf``), are time, subprocess,
+socket and requests used.
 
 Everything above takes a ``System`` as an argument, so a test hands in a virtual clock, a scripted
 runner and a tree of fixture files. No room above may reach around it.
@@ -8,27 +10,47 @@ runner and a tree of fixture files. No room above may reach around it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
-import signal
 import socket
 import stat
-import subprocess
 import threading
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from .errors import CommandTimeout, HttpError, NotSupported
+from .commands import MAX_OUTPUT, Finished, RealRunner, Runner
 from .perf import Perf, RealPerf
 from .sockets import RealSockets, Sockets
+from .web import Http, RealHttp, Response
 
-if TYPE_CHECKING:
-    import requests
-
-MAX_OUTPUT = 16 * 1024 * 1024  # bytes; nvidia-smi -q -x of 16 GPUs is below 1 MiB
+__all__ = [
+    "MAX_OUTPUT",
+    "Checkpoints",
+    "Clock",
+    "FilePart",
+    "Files",
+    "Finished",
+    "FolderWatch",
+    "Host",
+    "Http",
+    "Lock",
+    "Notifier",
+    "Process",
+    "RealClock",
+    "RealHost",
+    "RealHttp",
+    "RealRunner",
+    "RecordStream",
+    "Response",
+    "Runner",
+    "System",
+    "hostname",
+    "read_input",
+]
 
 
 class Clock(Protocol):
@@ -55,194 +77,6 @@ class RealClock:
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A command that ended: exit status (negative = signal), its output, whether that was cut."""
-
-    code: int
-    stdout: bytes
-    stderr: bytes = b""
-    truncated: bool = False
-
-    @property
-    def text(self) -> str:
-        """Standard output as text; undecodable bytes become U+FFFD."""
-        return self.stdout.decode("utf-8", "replace")
-
-
-class Runner(Protocol):
-    """Runs external commands: argument lists, never shell text, always with a deadline."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        stdin: bytes = b"",
-        limit: int = MAX_OUTPUT,
-        env: Mapping[str, str] | None = None,
-    ) -> Finished:
-        """Run ``argv`` and return how it ended.
-
-        Raises NotSupported when the program is not on PATH, PermissionError when it may not be
-        run, CommandTimeout when it did not end within ``timeout`` seconds. Output past ``limit``
-        bytes
-        ends the command (``truncated``); memory use is bounded by ``limit``.
-        """
-        ...
-
-    def which(self, program: str) -> str | None:
-        """Path of a program on PATH, or None."""
-        ...
-
-
-class RealRunner:
-    """Commands of this machine, each in a session of its own, killed as a group at its deadline.
-
-    While a killed process of a program lives on in uninterruptible sleep, that program is not
-    started again: dead queries must not pile up.
-    """
-
-    def __init__(self) -> None:
-        self._stuck: dict[str, subprocess.Popen[bytes]] = {}
-
-    def which(self, program: str) -> str | None:
-        """Path of a program on PATH, or None."""
-        import shutil
-
-        return shutil.which(program)
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        stdin: bytes = b"",
-        limit: int = MAX_OUTPUT,
-        env: Mapping[str, str] | None = None,
-    ) -> Finished:
-        """See Runner.run."""
-        earlier = self._stuck.get(argv[0])
-        if earlier is not None:
-            if earlier.poll() is None:
-                text = f"{argv[0]}: an earlier call cannot be killed (uninterruptible sleep)"
-                raise CommandTimeout(text, stuck=True)
-            del self._stuck[argv[0]]
-        try:
-            process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                env={**os.environ, **env} if env is not None else None,
-            )
-        except FileNotFoundError as missing:
-            raise NotSupported(f"{argv[0]} is not on this node") from missing
-        reading = _Reading(process, stdin, limit)
-        ended = reading.wait(time.monotonic() + timeout)
-        if ended or reading.over_limit:
-            if not ended:
-                _kill(process)
-            code = _reap(process)
-            return Finished(
-                code if code is not None else -signal.SIGKILL,
-                reading.stdout.taken(),
-                reading.stderr.taken(),
-                reading.over_limit,
-            )
-        _kill(process)
-        stuck = _reap(process) is None
-        if stuck:
-            self._stuck[argv[0]] = process
-        raise CommandTimeout(
-            f"{argv[0]} did not end within {timeout:g} s"
-            + (", and cannot be killed (uninterruptible sleep)" if stuck else ""),
-            stuck=stuck,
-        )
-
-
-class _Pipe(threading.Thread):
-    """Drains one pipe up to a limit; past it it stops reading, so a runaway command blocks."""
-
-    def __init__(self, stream: Any, limit: int, done: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self._stream, self._limit, self._done = stream, limit, done
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self.over_limit = False
-        self.ended = False
-        self.start()
-
-    def run(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            while chunk := self._stream.read1(65536):
-                self._chunks.append(chunk)
-                self._size += len(chunk)
-                if self._size > self._limit:
-                    self.over_limit = True
-                    break
-        self.ended = True
-        self._done.set()
-
-    def taken(self) -> bytes:
-        return b"".join(self._chunks)[: self._limit]
-
-
-class _Reading:
-    """Both pipes of a command and the wait for its end."""
-
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, limit: int) -> None:
-        self._process = process
-        self._signal = threading.Event()
-        self.stdout = _Pipe(process.stdout, limit, self._signal)
-        self.stderr = _Pipe(process.stderr, limit, self._signal)
-        if stdin and process.stdin:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(stdin)  # answers to prompts: far below a pipe's buffer
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-
-    @property
-    def over_limit(self) -> bool:
-        return self.stdout.over_limit or self.stderr.over_limit
-
-    def wait(self, deadline: float) -> bool:
-        """True when the command ended in time with both pipes drained."""
-        while not (self.stdout.ended and self.stderr.ended):
-            left = deadline - time.monotonic()
-            if left <= 0 or self.over_limit:
-                return False
-            self._signal.wait(left)
-            self._signal.clear()
-        if self.over_limit:
-            return False
-        try:
-            self._process.wait(max(deadline - time.monotonic(), 0.05))
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _reap(process: subprocess.Popen[bytes]) -> int | None:
-    """Exit status, or None when the process outlives its kill by a second; pipes are let go of."""
-    try:
-        code: int | None = process.wait(1.0)
-    except subprocess.TimeoutExpired:
-        code = None
-    if code is not None:
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                with contextlib.suppress(OSError):
-                    stream.close()
-    return code
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +156,48 @@ def _readable(descriptor: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0, round(seconds * 1000))))
+
+
+def read_input(path: str | Path, limit: int, patience: float = 5.0) -> bytes:
+    """A file that a person named, whole, at most ``limit`` bytes and one (then it is longer).
+
+    A pipe is read until its end, for ``patience`` seconds at most. Raises OSError, also for a path
+    that cannot be one.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    chunks: list[bytes] = []
+    size, deadline = 0, time.monotonic() + patience
+    try:
+        while size <= limit:
+            if not _readable(descriptor, deadline - time.monotonic()):
+                raise OSError(f"nothing more came within {patience:g} s")
+            chunk = os.read(descriptor, min(limit + 1 - size, 1 << 20))
+            if not chunk:
+                break
+            chunks.append(chunk)
+            size += len(chunk)
+    finally:
+        os.close(descriptor)
+    return b"".join(chunks)
+
+
+class Lock:
+    """A lock file that one process holds until it ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, made where absent. Raises OSError."""
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self) -> bool:
+        """Take the lock; False while another process holds it. Raises OSError."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,115 +285,6 @@ class Files:
             with contextlib.suppress(OSError):
                 aside.unlink()
             raise
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An HTTP answer. ``truncated``: the body was longer than the limit."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-    truncated: bool = False
-
-    @property
-    def text(self) -> str:
-        """The body as text; undecodable bytes become U+FFFD."""
-        return self.body.decode("utf-8", "replace")
-
-
-class Http(Protocol):
-    """HTTP requests, each with a deadline for the whole answer and a bound on its size."""
-
-    def request(
-        self,
-        method: str,
-        url: str,
-        *,
-        timeout: float,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        limit: int = MAX_OUTPUT,
-    ) -> Response:
-        """Send a request and return any answer with a status. Raises HttpError without one."""
-        ...
-
-
-class RealHttp:
-    """requests, with keep-alive per thread and without proxies of the environment."""
-
-    def __init__(self, verify: str | bool = True) -> None:
-        self._local = threading.local()
-        self._verify = verify
-
-    def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            import requests as library
-
-            session = library.Session()
-            session.trust_env = False
-            self._local.session = session
-        return session
-
-    def request(
-        self,
-        method: str,
-        url: str,
-        *,
-        timeout: float,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        limit: int = MAX_OUTPUT,
-    ) -> Response:
-        """See Http.request."""
-        import requests as library
-
-        deadline = time.monotonic() + timeout
-        try:
-            answer = self._session().request(
-                method,
-                url,
-                headers=dict(headers or {}),
-                data=body,
-                timeout=timeout,
-                stream=True,
-                allow_redirects=False,
-                verify=self._verify,
-            )
-            with contextlib.closing(answer):
-                data, truncated = _read_body(answer, deadline, limit)
-        except library.exceptions.SSLError as error:
-            raise HttpError(f"{url}: {_short(error)}", "tls") from error
-        except library.exceptions.Timeout as error:
-            raise HttpError(f"{url}: no answer within {timeout:g} s", "timeout") from error
-        except library.exceptions.ConnectionError as error:
-            timed_out = "timed out" in str(error).lower()
-            reason = "timeout" if timed_out else "refused" if "refused" in str(error) else "broken"
-            raise HttpError(f"{url}: {_short(error)}", reason) from error
-        except library.exceptions.RequestException as error:
-            raise HttpError(f"{url}: {_short(error)}", "broken") from error
-        return Response(answer.status_code, data, dict(answer.headers), truncated)
-
-
-def _read_body(answer: requests.Response, deadline: float, limit: int) -> tuple[bytes, bool]:
-    import requests as library
-
-    chunks: list[bytes] = []
-    size = 0
-    for chunk in answer.iter_content(65536):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            return b"".join(chunks)[:limit], True
-        if time.monotonic() > deadline:
-            raise library.exceptions.Timeout
-    return b"".join(chunks), False
-
-
-def _short(error: Exception) -> str:
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return text[:200]
 
 
 class Checkpoints:

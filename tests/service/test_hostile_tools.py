@@ -94,6 +94,20 @@ def test_a_command_is_killed_with_its_children_at_its_deadline(tmp_path: Path) -
     raise AssertionError("the tool's child outlived its deadline")
 
 
+def test_a_grandchild_that_left_the_session_does_not_hold_the_call_past_its_deadline(
+    tmp_path: Path,
+) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\nsetsid sleep 20 &\necho started\n")
+    tool.chmod(0o755)
+    start = time.monotonic()
+
+    with pytest.raises(CommandTimeout, match=r"did not end within 0\.5 s"):
+        RealRunner().run([str(tool)], timeout=0.5)
+
+    assert time.monotonic() - start < 5
+
+
 def _zombie(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -183,6 +183,26 @@ def test_a_port_in_use_is_one_line_and_exit_2(tmp_path: Path) -> None:
     assert f"127.0.0.1:{port}" in line
 
 
+def test_a_second_daemon_on_the_same_state_is_refused_in_one_line(tmp_path: Path) -> None:
+    with daemon(tmp_path / "d", QUICK) as node:
+        state = str(node.folder / "state")
+
+        done = command("run", "--listen", f"127.0.0.1:{free_port()}", "--state", state)
+
+    assert done.returncode == 2
+    (line,) = done.stderr.decode().splitlines()
+    assert f"{state}: another daemon uses this state" in line
+
+
+def test_a_killed_daemon_leaves_no_lock_behind(tmp_path: Path) -> None:
+    with daemon(tmp_path / "d", QUICK) as node:
+        node.server.process.kill()
+        node.server.process.wait(10)
+
+    with daemon(tmp_path / "d", QUICK) as node:
+        assert node.ask("status")["mode"] == "observe"
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [

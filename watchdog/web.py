@@ -1,0 +1,189 @@
+"""The door to HTTP servers: requests whose whole answer has a deadline and a bound on its size.
+
+A part of ``system``: only here is ``requests`` used. What an answer means is for collectors and
+outlets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .commands import MAX_OUTPUT
+from .errors import HttpError
+
+if TYPE_CHECKING:
+    import requests
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An HTTP answer. ``truncated``: the body was longer than the limit."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    truncated: bool = False
+
+    @property
+    def text(self) -> str:
+        """The body as text; undecodable bytes become U+FFFD."""
+        return self.body.decode("utf-8", "replace")
+
+
+class Http(Protocol):
+    """HTTP requests, each with a deadline for the whole answer and a bound on its size."""
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        limit: int = MAX_OUTPUT,
+    ) -> Response:
+        """Send a request and return any answer with a status. Raises HttpError without one."""
+        ...
+
+
+class RealHttp:
+    """requests, with keep-alive per thread and without proxies of the environment."""
+
+    def __init__(self, verify: str | bool = True) -> None:
+        self._local = threading.local()
+        self._until = _Until()
+        self._verify = verify
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            import requests as library
+
+            session = library.Session()
+            session.trust_env = False
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, _adapter(self._until))
+            self._local.session = session
+        return session
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        limit: int = MAX_OUTPUT,
+    ) -> Response:
+        """See Http.request."""
+        import requests as library
+
+        self._until.deadline = deadline = time.monotonic() + timeout
+        try:
+            answer = self._session().request(
+                method,
+                url,
+                headers=dict(headers or {}),
+                data=body,
+                timeout=timeout,
+                stream=True,
+                allow_redirects=False,
+                verify=self._verify,
+            )
+            with contextlib.closing(answer):
+                data, truncated = _read_body(answer, deadline, limit)
+        except library.exceptions.SSLError as error:
+            raise HttpError(f"{url}: {_short(error)}", "tls") from error
+        except library.exceptions.Timeout as error:
+            raise HttpError(f"{url}: no answer within {timeout:g} s", "timeout") from error
+        except library.exceptions.ConnectionError as error:
+            if "timed out" in str(error).lower():
+                text = f"{url}: no whole answer within {timeout:g} s"
+                raise HttpError(text, "timeout") from error
+            reason = "refused" if "refused" in str(error) else "broken"
+            raise HttpError(f"{url}: {_short(error)}", reason) from error
+        except library.exceptions.RequestException as error:
+            raise HttpError(f"{url}: {_short(error)}", "broken") from error
+        return Response(answer.status_code, data, dict(answer.headers), truncated)
+
+
+def _read_body(answer: requests.Response, deadline: float, limit: int) -> tuple[bytes, bool]:
+    import requests as library
+
+    chunks: list[bytes] = []
+    size = 0
+    for chunk in answer.iter_content(65536):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            return b"".join(chunks)[:limit], True
+        if time.monotonic() > deadline:
+            raise library.exceptions.Timeout
+    return b"".join(chunks), False
+
+
+def _short(error: Exception) -> str:
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return text[:200]
+
+
+class _Until(threading.local):
+    """The moment by which the answer that this thread waits for must be there."""
+
+    deadline = 0.0
+
+
+class _Timed(io.RawIOBase):
+    """Reads a connection until a deadline: a server that sends a byte now and then gains nothing.
+
+    (A socket's own time-out begins anew with each byte.)
+    """
+
+    def __init__(self, connection: socket.socket, until: _Until) -> None:
+        self._connection, self._until = connection, until
+        self._raw = connection.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._until.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _adapter(until: _Until) -> Any:
+    """An adapter of requests whose connections keep ``until`` for the head of an answer, too."""
+    from requests.adapters import HTTPAdapter
+    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+    class Answer(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+            super().__init__(sock, *args, **kwargs)
+            self.fp.close()
+            self.fp = io.BufferedReader(_Timed(sock, until))
+
+    def timed(pool: Any) -> Any:
+        connection = type("Connection", (pool.ConnectionCls,), {"response_class": Answer})
+        return type("Pool", (pool,), {"ConnectionCls": connection})
+
+    adapter = HTTPAdapter()
+    pools = {"http": timed(HTTPConnectionPool), "https": timed(HTTPSConnectionPool)}
+    adapter.poolmanager.pool_classes_by_scheme = pools
+    return adapter
