@@ -36,9 +36,10 @@ class Operation:
 
 @dataclass(slots=True)
 class Operations:
-    """Operations by service."""
+    """Operations by service, and when each server was last seen to start or to be ready."""
 
     current: dict[str, Operation] = field(default_factory=dict)
+    started: dict[str, float] = field(default_factory=dict)
 
     def word(self, service: str) -> str:
         """What is under way with a service; empty for nothing."""
@@ -63,6 +64,8 @@ class Operations:
             return
         phase = str(event.fields.get("phase", "")) if event.kind == "lifecycle" else ""
         operation = self.current.get(service)
+        if event.kind == "process_started" or phase == "ready":
+            self.started[service] = now
         if event.kind == "process_started" and self.word(service) != "restart":
             self.current[service] = Operation("start", now, "the server", now)
         elif event.kind == "process_exited" and operation is not None:
@@ -99,13 +102,17 @@ class Operations:
     def dump(self) -> dict[str, Any]:
         """The operations as JSON."""
         return {
-            name: [each.word, each.since, each.who, each.down]
-            for name, each in self.current.items()
+            "current": {
+                name: [each.word, each.since, each.who, each.down]
+                for name, each in self.current.items()
+            },
+            "started": dict(self.started),
         }
 
     def restore(self, doc: Mapping[str, Any]) -> None:
         """Take up what ``dump`` gave. Raises TypeError, ValueError."""
         self.current = {
             str(name): Operation(str(word), float(since), str(who), down)
-            for name, (word, since, who, down) in doc.items()
+            for name, (word, since, who, down) in doc["current"].items()
         }
+        self.started = {str(name): float(at) for name, at in doc["started"].items()}

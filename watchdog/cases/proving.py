@@ -83,7 +83,7 @@ def unproved(sight: Sight, diagnosis: Diagnosis, facts: ServiceFacts | None, act
         return missing
     alerts = siblings(sight, diagnosis)
     if diagnosis.alert.name in _CARDS:
-        return _card_unproved(sight, diagnosis, facts, alerts, moves_traffic=moves_traffic)
+        return _card_unproved(sight, diagnosis, alerts, moves_traffic=moves_traffic)
     if any(_read_again(sight, alert) for alert in alerts):
         return ""
     told = [alert for alert in alerts if _by_line(sight, alert)]
@@ -121,17 +121,20 @@ def _by_line(sight: Sight, alert: Alert) -> bool:
 
 
 def _contradicted(facts: ServiceFacts | None, told: Sequence[Alert]) -> str:
-    """Whether the service itself shows, after the line, that it still works."""
+    """Whether the service itself shows, after the line, that it works (again)."""
+    line = max(alert.active_at for alert in told)
+    if facts is not None and (facts.started or 0.0) > line:
+        return "the server was started after the line"
     if facts is None or facts.moved is None or facts.probe != "ok" or facts.process is False:
         return ""
-    line = max(alert.active_at for alert in told)
     if facts.moved[0] > line and (facts.probe_at or 0.0) > line:
         return "the service answers after the line"
     return ""
 
 
-def _card_unproved(sight: Sight, diagnosis: Diagnosis, facts: ServiceFacts | None,
-                   alerts: Sequence[Alert], *, moves_traffic: bool) -> str:  # fmt: skip
+def _card_unproved(
+    sight: Sight, diagnosis: Diagnosis, alerts: Sequence[Alert], *, moves_traffic: bool
+) -> str:  # fmt: skip
     lines = [alert for alert in alerts if _line_of_card(sight, alert)]
     readings = [alert for alert in alerts if alert not in lines]
     if readings and (lines or any(_read_again(sight, alert) for alert in readings)):
@@ -140,13 +143,12 @@ def _card_unproved(sight: Sight, diagnosis: Diagnosis, facts: ServiceFacts | Non
         return "one reading only"
     card = dict(diagnosis.alert.labels).get("card", "")
     line = max(alert.active_at for alert in lines)
-    if diagnosis.alert.name != "CardLost" and not _tool_ran(sight, diagnosis, line):
+    at_once = diagnosis.alert.name == "CardLost" and moves_traffic
+    if not at_once and not _tool_ran(sight, diagnosis, line):
         return "one line so far, and the tool has not been asked since"
     if _denied(sight, diagnosis.alert.name, card, line):
         return "a later reading of the card contradicts the line"
-    if moves_traffic or _suffers(facts) or not _tool_answers(sight, diagnosis, line):
-        return ""
-    return "one line only, and the tool that still answers does not confirm it"
+    return ""
 
 
 def _line_of_card(sight: Sight, alert: Alert) -> bool:
@@ -187,17 +189,3 @@ def _tool_ran(sight: Sight, diagnosis: Diagnosis, line: float) -> bool:
     if state is not None and not state.absent and state.ran > line:
         return True
     return sight.now - line >= AWHILE
-
-
-def _suffers(facts: ServiceFacts | None) -> bool:
-    """Whether the service shows by itself that something is wrong."""
-    return facts is not None and (facts.process is False or facts.probe == "failed")
-
-
-def _tool_answers(sight: Sight, diagnosis: Diagnosis, line: float) -> bool:
-    """Whether the card's tool gave a complete reading after the line."""
-    vendor = dict(diagnosis.alert.labels).get("vendor", "")
-    state = sight.collectors.get(TOOLS.get(vendor, ""))
-    if state is None or not state.success:
-        return False
-    return state.succeeded is not None and state.succeeded > line + APART

@@ -113,6 +113,7 @@ class Sight:
             self._requests(name),
             self._orphans(name),
             self._unreachable(name),
+            self._started(name, people),
         )
 
     def _cards_of(self, name: str) -> tuple[str, ...]:
@@ -143,6 +144,10 @@ class Sight:
                 return labels.get("verdict")
         success = self.readings.value("service_probe_success", self.tick.ms, service=name)
         return None if success is None else ("ok" if success else "failed")
+
+    def _started(self, name: str, people: Operations) -> float | None:
+        told = self.readings.value("service_process_start_time_seconds", self.tick.ms, service=name)
+        return max((at for at in (told, people.started.get(name)) if at is not None), default=None)
 
     def _unreachable(self, name: str) -> tuple[str, ...]:
         ms = self.tick.ms

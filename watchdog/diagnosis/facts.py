@@ -28,7 +28,7 @@ class ServiceFacts:
     ``operation`` is what is under way on purpose (restart, start, stop, drain, pause, sleep, or
     empty); ``probe`` the probe's last verdict; ``pending`` how many requests run or wait; ``moved``
     the times of the two samples between which tokens or steps last rose; ``unreachable`` the peers
-    that it needs and that do not answer.
+    that it needs and that do not answer; ``started`` when its process last began.
     """
 
     name: str
@@ -45,6 +45,7 @@ class ServiceFacts:
     requests: float | None = None
     orphans: bool = False
     unreachable: tuple[str, ...] = ()
+    started: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

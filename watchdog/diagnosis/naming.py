@@ -13,7 +13,7 @@ from ..model import Alert, Diagnosis, labelset
 from . import causes as words
 from .causes import CARD_ALERTS, LINK_ALERTS, layer_of, layer_rank
 from .facts import Facts, Noted, ServiceFacts
-from .observing import client_errors, saturated
+from .observing import client_errors, moves, saturated
 
 RECENT = 300.0  # seconds that an event counts as evidence of what fires now
 _START = 900.0  # seconds within which a start that failed belongs to the dead engine
@@ -301,7 +301,7 @@ class _Patient:
     def _requests(self) -> Diagnosis | None:
         below = [a for a in self.alerts if layer_of(a.name) == "requests"]
         if not below:
-            return None
+            return self._idle_and_busy()
         alert = sorted(below, key=_order)[0]
         if self.service.operation:
             return self._case("planned", alert)
@@ -313,6 +313,13 @@ class _Patient:
         if slow is not None and not self._named("RequestFailuresHigh"):
             return self._case("latency", slow)
         return None
+
+    def _idle_and_busy(self) -> Diagnosis | None:
+        """A card that is read as busy for long under an engine that has nothing to do."""
+        busy = self._first("AcceleratorBusy")
+        if busy is None or self.service.pending != 0 or moves(self.service, self.facts.now):
+            return None
+        return self._case("sensor", busy)
 
 
 def _layer(cause: str) -> str:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timezone
 
 from ..cardfaults import CardFaults
+from ..inventory import resolve
 from ..logevents import LogBook
 from ..model import NAME, Batch, Event, Labels, Page, Sample, labelset
+from ..schedules import Schedules
 from ..series import is_stale
 from .form import GivenSeries, Incident, LogText, ProcessEvent
 from .noise import Noise
@@ -79,7 +81,7 @@ class Collecting:
         self._logs = dict(self._books(incident))
         self._up = self._first_states(incident.processes)
         self._told: list[Event] = []
-        self._expected_away: set[str] = set()
+        self._schedules = Schedules(incident.config.schedules, timezone.utc)
         self._facts = self._known_facts()
 
     @staticmethod
@@ -107,7 +109,7 @@ class Collecting:
         vendors = {labels.get("card", ""): labels.get("vendor", "") for labels in given}
         rows: dict[Labels, float] = {}
         for name, service in self._incident.config.services.items():
-            for card in (configured.replace("npu ", "npu") for configured in service.cards):
+            for card in (self._card(configured) for configured in service.cards):
                 vendor = vendors.get(card) or ("ascend" if card.startswith("npu") else "nvidia")
                 labels = {"service": name, "card": card, "vendor": vendor}
                 rows[labelset(labels, "service_card")] = 1.0
@@ -119,6 +121,12 @@ class Collecting:
         own = {_what(labels) for labels in given if labels.get(NAME, "").startswith(_FACTS)}
         rows = {key: value for key, value in rows.items() if _what(dict(key)) not in own}
         return Page(tuple(rows), tuple(rows.values()))
+
+    def _card(self, configured: str) -> str:
+        """The card that a configured name means: as the tool numbers it, else ``npu1``."""
+        known = [dict(series.labels) for series in self._incident.series]
+        info = [labels for labels in known if labels.get(NAME) == "accelerator_info"]
+        return resolve(configured, info) or configured.replace("npu ", "npu")
 
     # What happens
 
@@ -149,8 +157,22 @@ class Collecting:
         """What every collector gives at a regular tick, ``step`` being its number."""
         names = {*self._given, *self._logs, *(f"vllm_process/{name}" for name in self._up)}
         names.add("services")
-        batches = [self._batch(name, at, step) for name in sorted(names)]
+        ran = (name for name in sorted(names) if self._runs(name, at, step))
+        batches = [self._batch(name, at, step) for name in ran]
+        if self._incident.config.schedules and "schedules" not in self._given:
+            batches.append(Batch("schedules", (self._schedules.page(self._start + at),)))
         return self._noise.shuffled(batches)
+
+    def _runs(self, name: str, at: float, step: int) -> bool:
+        """Whether a collector runs at a tick: not where each of its series has a gap."""
+        given = self._given.get(name)
+        if not given or name in self._logs or self._stalled(name, at) or name == "services":
+            return True
+        if name.partition("/")[0] == "vllm_process":
+            return True
+        return any(
+            step < len(series.values) and series.values[step] is not None for series in given
+        )
 
     def urgent(self, at: float) -> list[Batch]:
         """What only those give that have something urgent to say."""
