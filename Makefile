@@ -47,6 +47,10 @@ lint: $(dev_environment) ## formatter, linter, strict types, import contracts
 incidents: $(dev_environment) ## judge the incident corpus: causes and acts (ARGS=--json)
 	@$(python) -m vllm_watchdog.watchdog.cli test-incidents tests/incidents $(ARGS)
 
+.PHONY: docs
+docs: $(dev_environment) ## write the pages that are made from the code
+	$(python) -c 'from vllm_watchdog.watchdog.config.reference import page; print(page(), end="")' > docs/configuration.md
+
 .PHONY: promql-oracle
 promql-oracle: $(dev_environment) ## compare N=20000 generated expressions with a real Prometheus
 	N=$(or $(N),20000) $(python) -m pytest tests/promql/test_oracle.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -48,16 +48,46 @@ def rule_files(config: Config) -> list[Path]:
     return [Path(pattern) for pattern in config.rules.files]
 
 
+SERVICES_OWN = {
+    "vllm_probe": {"interval": "probe.interval", "timeout": "probe.timeout"},
+    "vllm_log": {"files": "logs"},
+}
+"""Settings of collectors that stand at each service, and their place there."""
+
+
+def observing(config: Config) -> Config:
+    """The configuration as this version carries it out: it decides and tells, and does nothing.
+
+    The strictest mode counts, so the top one holds for every service and policy.
+    """
+    return config if config.mode == "observe" else config.model_copy(update={"mode": "observe"})
+
+
 def check_names(config: Config) -> list[Problem]:
-    """Names in the configuration that mean nothing here: collectors that do not exist."""
+    """Names in the configuration that mean nothing here: collectors that do not exist, and
+    settings that a collector does not have."""
     problems = []
-    for name in config.collectors:
-        if name not in COLLECTORS:
-            close = difflib.get_close_matches(name, COLLECTORS, 1)
-            known = ", ".join(sorted(COLLECTORS))
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {known}"
-            problems.append(Problem(Place(f"collectors.{name}"), "no such collector", hint))
+    for name, settings in config.collectors.items():
+        if name in COLLECTORS:
+            problems += _without_effect(name, settings)
+            continue
+        close = difflib.get_close_matches(name, COLLECTORS, 1)
+        known = ", ".join(sorted(COLLECTORS))
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {known}"
+        problems.append(Problem(Place(f"collectors.{name}"), "no such collector", hint))
     return problems
+
+
+def _without_effect(name: str, settings: CollectorSettings) -> Iterator[Problem]:
+    """What is set and would be read by nobody."""
+    elsewhere = SERVICES_OWN.get(name, {})
+    for setting in sorted(settings.model_fields_set - {"enabled"}):
+        place = Place(f"collectors.{name}.{setting}")
+        if setting in elsewhere:
+            where = f"services.NAME.{elsewhere[setting]}"
+            yield Problem(place, "has no effect", f"write it at the service: {where}")
+        elif setting not in _settings_of(name):
+            yield Problem(place, f"{name} has no such setting")
 
 
 def node_collectors(
@@ -84,6 +114,8 @@ def node_collectors(
             options["expected"] = tuple(dict.fromkeys(expected))
         if settings.files:
             options["files"] = settings.files
+        if name == "nvidia_smi":
+            options["source"] = settings.source
         if name == "peers":
             options["peers"] = {peer: (at.host, at.port) for peer, at in config.peers.items()}
         if name == "fragmentation":
@@ -154,10 +186,17 @@ def _options(name: str, config: Config, settings: CollectorSettings) -> dict[str
     return options
 
 
+def _settings_of(name: str) -> set[str]:
+    """The settings that a collector takes."""
+    bases = collector_class(name).__mro__
+    return {key for base in bases for key in getattr(base, "__annotations__", {})}
+
+
 def _build(name: str, options: Mapping[str, Any]) -> Collector:
-    cls = collector_class(name)
-    known = {key for base in cls.__mro__ for key in getattr(base, "__annotations__", {})}
-    collector: Collector = cls(**{key: value for key, value in options.items() if key in known})
+    known = _settings_of(name)
+    collector: Collector = collector_class(name)(
+        **{key: value for key, value in options.items() if key in known}
+    )
     return collector
 
 

@@ -17,6 +17,7 @@ from .assembly import (
     check_names,
     discovered,
     node_collectors,
+    observing,
     rule_files,
     service_collectors,
     service_facts,
@@ -106,7 +107,9 @@ class Daemon:
         self.seen = Seen(dict(loaded.config.services))
         self.scheduler = Scheduler(system, self.inbox, self.labels, log)
         self.engine = Engine(
-            _settings(loaded.config, self.labels), loaded.groups, healing=healing(loaded.config)
+            _settings(loaded.config, self.labels),
+            loaded.groups,
+            healing=healing(observing(loaded.config)),
         )
         self.pins = Pins()
         self._devices: dict[str, str] = {}  # shared with the log collectors
@@ -163,7 +166,7 @@ class Daemon:
         with self.lock:
             self.engine.settings = _settings(loaded.config, self.labels)
             self.engine.replace_rules(loaded.groups)
-            self.engine.replace_healing(healing(loaded.config))
+            self.engine.replace_healing(healing(observing(loaded.config)))
         self.loaded = loaded
         self.seen.services = dict(services)
         self._schedules = Schedules(loaded.config.schedules)

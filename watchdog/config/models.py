@@ -80,6 +80,10 @@ class CollectorSettings(Room):
         (), description="cards that must be there (npu_smi, nvidia_smi); else those seen before"
     )
     files: tuple[str, ...] = Field((), description="log files to follow (kernel_log, ascend_log)")
+    source: Literal["nvidia-smi", "nvml"] = Field(
+        "nvidia-smi",
+        description="nvml: nvidia_smi asks NVIDIA's library in a child process (nvidia-ml-py)",
+    )
 
 
 class RuleSettings(Room):
@@ -292,7 +296,9 @@ class Guard(Room):
 class Config(Room):
     """The whole configuration."""
 
-    mode: Mode = Field("observe", description="observe | confirm | act")
+    mode: Mode = Field(
+        "observe", description="what may be done; a service or a policy can be stricter"
+    )
     listen: Address = Field(("127.0.0.1", 9710), description="0.0.0.0:9710 for a central scrape")
     state: Path = Field(default_factory=default_state, description="state folder")
     interval: PositiveSeconds = Field(5.0, description="seconds between two ticks")
@@ -305,7 +311,9 @@ class Config(Room):
     peers: dict[ServiceName, Peer] = Field({}, description="by name")
     schedules: dict[ServiceName, Schedule] = Field({}, description="by name")
     outlets: Outlets = Outlets()
-    compat: tuple[Literal["npu-exporter", "dcgm-exporter"], ...] = ()
+    compat: tuple[Literal["npu-exporter", "dcgm-exporter"], ...] = Field(
+        (), description="official exporters whose metric names are given, too"
+    )
     control: Control = Control()
     tls: Tls = Tls()
     services: dict[ServiceName, Service] = Field({}, description="by name; none = discovered")
