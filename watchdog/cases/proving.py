@@ -89,6 +89,8 @@ def unproved(sight: Sight, diagnosis: Diagnosis, facts: ServiceFacts | None, act
     told = [alert for alert in alerts if _by_line(sight, alert)]
     if not told:
         return "no second reading yet"
+    if sight.now - min(alert.active_at for alert in told) < sight.healing.interval:
+        return "one line so far: whoever manages the server may be at it"
     return _contradicted(facts, told)
 
 
