@@ -151,3 +151,47 @@ def test_what_is_no_duration_is_refused(text: object) -> None:
 def test_rates_and_addresses_are_read() -> None:
     assert (rate("4/h"), rate("2/30m")) == ((4, 3600.0), (2, 1800.0))
     assert (address("0.0.0.0:80"), address("[::]:1")) == (("0.0.0.0", 80), ("::", 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("interval: 0.001ms\n", "1:11: interval: must be from 100ms to 1d"),
+        ("interval: 2d\n", "must be from 100ms to 1d"),
+        (f"interval: {'9' * 400}s\n", "is longer than 31 years"),
+        ("collectors: {host: {timeout: 100d}}\n", "must be from 100ms to 1d"),
+        ("rules: {stale_after: 99999999w}\n", "is longer than 31 years"),
+        ("guard: {node: 4/0s}\n", "must be longer than 0"),
+        ("listen: 'a b:1'\n", "is no address"),
+        ("services: {a: {url: 'http://x:999999'}}\n", "is no address"),
+        ("services: {a: {url: 'http://[::1'}}\n", "is no address"),
+        ('services: {a: {url: "http://x/\\nHost:y"}}\n', "is no address"),
+        ("labels: {__name__: x}\n", "Prometheus' own"),
+        ("services: {a: {url: 'http://x', probe: {expect: '(('}}}\n", "no RE2 regular expression"),
+        ('state: "a\\0b"\n', "1:8: holds a NUL character"),
+        ("<<: {mode: act}\n", "1:1: merge keys are not read"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_at_its_place(text: str, words: str) -> None:
+    (line,) = problems(text)
+
+    assert words in line
+
+
+def test_a_message_quotes_no_more_of_a_long_value_than_a_person_reads() -> None:
+    (line,) = problems(f"services: {{a: {{url: 'http://x', cards: [{'x' * 4000}]}}}}\n")
+
+    assert len(line) < 400
+
+
+def test_a_user_without_a_home_gets_a_state_folder_to_complain_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+
+    assert Path("/var/lib/vllm-watchdog") == config.default_state()

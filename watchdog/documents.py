@@ -1,10 +1,12 @@
-"""YAML documents that remember where each value stands, so that every error can name its place.
+"""Documents that people write: read within bounds, every value with the place where it stands.
 
 Only reading and places; what a document means is for the rooms above.
 """
 
 from __future__ import annotations
 
+import json
+import pathlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +14,14 @@ from typing import Any
 import yaml
 
 from .errors import ConfigError, Place, Problem
+from .system import read_input
 
 Path = tuple[str | int, ...]
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
+MAX_VALUES = 1_000_000
+ALIASED = 100_000  # values of a short text that repeats itself by aliases
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,29 @@ class Document:
         return self.places.get((), Place(self.file, 1, 1))
 
 
+def read(path: str | pathlib.Path, what: str = "file") -> str:
+    """The text of a file that a person named. Raises ConfigError, one line, where it is none."""
+    place = Place(str(path))
+    try:
+        data = read_input(path, MAX_BYTES)
+        if len(data) > MAX_BYTES:
+            raise ConfigError(Problem(place, f"{what} is larger than {MAX_BYTES} bytes"))
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(Problem(place, f"cannot read {what}: {reason}")) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(Problem(place, f"{what} is not UTF-8")) from error
+
+
+def json_of(data: str | bytes) -> Any:
+    """The value of a JSON text from outside. Raises ValueError, for one nested too deeply, too."""
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+
+
 def parse(text: str | bytes, file: str) -> Document:
     """Read one YAML document. Raises ConfigError with file, line and column."""
     if len(text) > MAX_BYTES:
@@ -54,7 +82,7 @@ def parse(text: str | bytes, file: str) -> Document:
     try:
         loader = yaml.CSafeLoader(text) if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader(text)
         root = loader.get_single_node()
-        builder = _Builder(file)
+        builder = _Builder(file, min(max(len(text), ALIASED), MAX_VALUES))
         value = builder.build(root, (), 0) if root is not None else None
     except yaml.MarkedYAMLError as error:
         raise ConfigError(_yaml_problem(error, file)) from error
@@ -82,8 +110,9 @@ def _line(error: Exception) -> str:
 class _Builder:
     """Turns the node tree into values, noting places; refuses what would be read two ways."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, most: int) -> None:
         self.file = file
+        self._left = most
         self.places: dict[Path, Place] = {}
         self.keys: dict[Path, Place] = {}
         self.blocks: set[Path] = set()
@@ -92,6 +121,10 @@ class _Builder:
     def build(self, node: yaml.Node, path: Path, depth: int) -> Any:
         if depth > MAX_DEPTH:
             raise ConfigError(Problem(self._at(node), f"is nested deeper than {MAX_DEPTH} levels"))
+        self._left -= 1
+        if self._left < 0:
+            message = "holds too many values, counting what its aliases (*) repeat"
+            raise ConfigError(Problem(self._at(node), message))
         self.places[path] = self._at(node)
         if isinstance(node, yaml.MappingNode):
             return dict(self._pairs(node, path, depth))
@@ -106,6 +139,9 @@ class _Builder:
     ) -> Iterator[tuple[str | int, Any]]:
         seen: set[Any] = set()
         for key_node, value_node in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                hint = "write the keys out"
+                raise ConfigError(Problem(self._at(key_node), "merge keys are not read", hint))
             key = self._scalar(key_node)
             if not isinstance(key, str | int) or isinstance(key, bool):
                 message = f"{key_node.value!r} cannot be a key here"
@@ -120,9 +156,12 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node) -> Any:
         try:
-            return self._constructor.construct_object(node, deep=True)
+            value = self._constructor.construct_object(node, deep=True)
         except (ValueError, OverflowError) as error:
             raise ConfigError(Problem(self._at(node), _line(error))) from error
+        if isinstance(value, str) and "\0" in value:
+            raise ConfigError(Problem(self._at(node), "holds a NUL character"))
+        return value
 
     def _at(self, node: yaml.Node) -> Place:
         return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)

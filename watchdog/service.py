@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from .api.routes import Routes
 from .api.server import Server
-from .config import Config, load
+from .config import Config, parse
 from .config.durations import address
 from .config.models import Tls
 from .daemon import Daemon, Loaded, prepare, static_labels
+from .documents import read
 from .errors import ConfigError, Place, Problem
 from .greeting import greeting
 from .journal import Journal
@@ -40,8 +41,10 @@ GREET_AT = 1  # the tick after which a person is told what was found
 
 def configuration(options: Options) -> Loaded:
     """The configuration with the command line's changes, its rules read. Raises ConfigError."""
-    config = load(options.config) if options.config is not None else Config()
-    text = options.config.read_text() if options.config is not None else "{}\n"
+    config, text = Config(), "{}\n"
+    if options.config is not None:
+        text = read(options.config, "configuration")
+        config = parse(text, str(options.config))
     changes: dict[str, object] = {}
     if options.listen is not None:
         try:

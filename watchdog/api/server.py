@@ -44,7 +44,7 @@ class Server:
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             self._listener = _Listener(family, address, routes, clock, report, tls)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: a name with a label too long
             raise ConfigError(_in_use(host, port, error)) from error
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.5,), name="http", daemon=True
@@ -68,10 +68,11 @@ class Server:
         self._listener.server_close()
 
 
-def _in_use(host: str, port: int, error: OSError) -> Problem:
+def _in_use(host: str, port: int, error: OSError | UnicodeError) -> Problem:
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    reason = getattr(error, "strerror", None) or error
     hint = "is another daemon running? choose another by listen: or --listen"
-    return Problem(Place("listen"), f"cannot listen on {shown}: {error.strerror or error}", hint)
+    return Problem(Place("listen"), f"cannot listen on {shown}: {reason}", hint)
 
 
 class _Listener(ThreadingHTTPServer):

@@ -45,15 +45,12 @@ __all__ = [
     "parse",
 ]
 
+MAX_MESSAGE = 300  # characters of a message that quotes what is wrong
+
 
 def load(path: str | Path) -> Config:
     """Read and check a configuration file. Raises ConfigError naming every problem."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        problem = Problem(Place(str(path)), f"cannot be read: {error.strerror}", "check --config")
-        raise ConfigError(problem) from error
-    return parse(data, str(path))
+    return parse(documents.read(path, "configuration"), str(path))
 
 
 def parse(text: str | bytes, file: str = "<configuration>") -> Config:
@@ -93,10 +90,12 @@ def _problem(error: Any, document: documents.Document) -> Problem:
         hint = f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
         return Problem(document.place(path, key=True), f"unknown key {where!r}", hint)
     message = error["msg"].removeprefix("Value error, ")
+    if len(message) > MAX_MESSAGE:
+        message = message[:MAX_MESSAGE] + "..."
     if error["type"] == "missing":
         return Problem(document.place(path[:-1]), f"{where!r} is missing")
     if error["type"] == "string_pattern_mismatch":
-        message = f"{error['input']!r} does not have the form wanted here"
+        message = f"{str(error['input'])[:MAX_MESSAGE]!r} does not have the form wanted here"
     return Problem(document.place(path), f"{where}: {message}" if where else message)
 
 

@@ -9,8 +9,10 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -19,11 +21,36 @@ from pydantic import (
     model_validator,
 )
 
-from .durations import Address, PositiveSeconds, Rate, Seconds
+from .durations import Address, Period, PositiveSeconds, Rate, Seconds
 
 Mode = Literal["observe", "confirm", "act"]
-Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+", strip_whitespace=True)]
-LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        usable = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or any(c.isspace() or not c.isprintable() for c in value):
+        raise ValueError(f"{value!r} is no address: write http://127.0.0.1:8000")
+    return value
+
+
+def _label(value: str) -> str:
+    if value.startswith("__"):
+        raise ValueError("label names that begin with __ are Prometheus' own")
+    return value
+
+
+Url = Annotated[
+    str,
+    StringConstraints(pattern=r"^https?://[^\s/]+", strip_whitespace=True),
+    AfterValidator(_address),
+]
+LabelName = Annotated[
+    str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$"), AfterValidator(_label)
+]
 ServiceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Act = Literal[
     "page",
@@ -47,7 +74,10 @@ def default_state() -> Path:
     """Where state is kept: /var/lib for root, else the user's state folder."""
     if os.geteuid() == 0:
         return Path("/var/lib/vllm-watchdog")
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    try:
+        home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    except RuntimeError:  # a user without a home; the error at the start says what to do
+        return Path("/var/lib/vllm-watchdog")
     return Path(home) / "vllm-watchdog"
 
 
@@ -72,8 +102,8 @@ class CollectorSettings(Room):
     """How one kind of collector runs."""
 
     enabled: bool = Field(True, description="false switches the collector off on this node")
-    interval: PositiveSeconds | None = Field(None, description="seconds between runs; default 5s")
-    timeout: PositiveSeconds | None = Field(
+    interval: Period | None = Field(None, description="seconds between runs; default 5s")
+    timeout: Period | None = Field(
         None, description="after this a run counts as stalled; default 10s"
     )
     expected: tuple[str, ...] = Field(
@@ -130,7 +160,7 @@ class Alertmanager(Room):
     """Where alerts go."""
 
     urls: tuple[Url, ...] = Field((), description="every instance; none = off")
-    resend: PositiveSeconds = Field(60.0, description="how often a firing alert is sent again")
+    resend: Period = Field(60.0, description="how often a firing alert is sent again")
 
 
 class Elasticsearch(Room):
@@ -218,9 +248,22 @@ class Probe(Room):
     model: str | None = Field(None, description="default: the first served model")
     prompt: str = Field("2+2=", description="kept short: it runs every few seconds")
     max_tokens: int = Field(1, ge=1, le=64, description="tokens asked for")
-    timeout: PositiveSeconds = Field(20.0, description="limit of one probe")
-    interval: PositiveSeconds = Field(15.0, description="seconds between two probes")
+    timeout: Period = Field(20.0, description="limit of one probe")
+    interval: Period = Field(15.0, description="seconds between two probes")
     expect: str | None = Field(None, description="canary: pattern of the answer at temperature 0")
+
+    @field_validator("expect")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        import re2
+
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            re2.compile(value or "", options)
+        except re2.error as error:
+            raise ValueError(f"is no RE2 regular expression: {str(error)[:100]}") from error
+        return value
 
 
 class Targets(Room):
@@ -301,7 +344,7 @@ class Config(Room):
     )
     listen: Address = Field(("127.0.0.1", 9710), description="0.0.0.0:9710 for a central scrape")
     state: Path = Field(default_factory=default_state, description="state folder")
-    interval: PositiveSeconds = Field(5.0, description="seconds between two ticks")
+    interval: Period = Field(5.0, description="seconds between two ticks")
     labels: dict[LabelName, str] = Field(
         {}, description="job and instance as the central scrape gives them"
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from .. import policies, seriesnotation
+from .. import documents, policies, seriesnotation
 from ..config import Config, checked
 from ..diagnosis import CAUSES
 from ..documents import Path
@@ -51,14 +51,7 @@ def found(paths: Sequence[FilePath]) -> list[FilePath]:
 
 def read(path: FilePath) -> Incident:
     """Read an incident file. Raises ConfigError with every error in it."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(Problem(Place(str(path)), f"cannot be read: {reason}")) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(Problem(Place(str(path)), "is not UTF-8")) from error
-    return parse(text, str(path))
+    return parse(documents.read(path, "incident"), str(path))
 
 
 def parse(text: str, file: str) -> Incident:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from .. import documents
 from ..errors import ConfigError, Place, Problem
 from ..promql import EVER
 from .reading import Reading
@@ -93,14 +94,7 @@ def _paths(files: Sequence[str | Path], problems: list[Problem]) -> list[tuple[P
 
 
 def _read_file(path: Path) -> tuple[list[Group] | None, list[Problem]]:
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(Problem(Place(str(path)), f"cannot read rule file: {reason}")) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(Problem(Place(str(path)), "rule file is not UTF-8")) from error
-    return _read(text, str(path))
+    return _read(documents.read(path, "rule file"), str(path))
 
 
 def _read(text: str, file: str) -> tuple[list[Group] | None, list[Problem]]:

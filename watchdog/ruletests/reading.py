@@ -12,9 +12,9 @@ from datetime import datetime, timezone
 from pathlib import Path as FilePath
 from typing import Any
 
-from .. import seriesnotation
+from .. import documents, seriesnotation
 from ..documents import Path
-from ..errors import ConfigError, Place, Problem
+from ..errors import ConfigError, Place
 from ..model import Labels, labelset
 from ..rulepack.strict import Strict
 
@@ -98,14 +98,7 @@ class TestFile:
 
 def read(path: FilePath) -> TestFile:
     """Read a test file. Raises ConfigError with every error in it."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(Problem(Place(str(path)), f"cannot read test file: {reason}")) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(Problem(Place(str(path)), "test file is not UTF-8")) from error
-    reading = _Reading.of(text, str(path))
+    reading = _Reading.of(documents.read(path, "test file"), str(path))
     found = reading.file(path.parent)
     if reading.problems:
         raise ConfigError(reading.problems)
