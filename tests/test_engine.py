@@ -127,6 +127,7 @@ def test_unknown_time_does_not_count_towards_for() -> None:
 def test_inputs_unknown_fires_after_five_minutes_of_failure() -> None:
     decisions = play(engine(), load(0.1), *[failed()] * 70)
 
+    labels = [dict(c.alert.labels) for d in decisions for c in d.transitions if c.after == "firing"]
     names = [
         (n, c.alert.name)
         for n, d in enumerate(decisions, 1)
@@ -134,6 +135,7 @@ def test_inputs_unknown_fires_after_five_minutes_of_failure() -> None:
         if c.after == "firing"
     ]
     assert names == [(62, "InputsUnknown")]
+    assert (labels[0]["collector"], labels[0]["job"]) == ("tool", "j")
 
 
 def test_series_of_a_failed_collector_end_at_once() -> None:

@@ -193,7 +193,12 @@ class Engine:
         return RuleEngine(
             groups,
             self.window,
-            Settings(settings.interval, settings.stale_after, labelset(settings.external_labels)),
+            Settings(
+                settings.interval,
+                settings.stale_after,
+                labelset(settings.external_labels),
+                labels=labelset(settings.labels),
+            ),
         )
 
     def _take(self, tick: Tick, batch: Batch) -> Iterable[Event]:

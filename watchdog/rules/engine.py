@@ -31,6 +31,7 @@ class Settings:
     stale_after: float = 300.0
     external_labels: Labels = ()
     external_url: str = ""
+    labels: Labels = ()  # job and instance, for the one alert that no series gives its labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class RuleEngine:
         self._warmth = Warmth()
         self._restored = False  # whether alerts of an earlier run may still wait for their series
         self._loaded: dict[str, Expr] = {}
-        self._failures = Failures(self.settings.stale_after)
+        self._failures = Failures(self.settings.stale_after, self.settings.labels)
         self._last_ms: int | None = None
         self._contexts: dict[int, Context] = {}
         self._install(groups)

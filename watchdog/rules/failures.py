@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..model import labelset
+from ..model import Labels, labelset
 from ..promql import load
 from ..rulepack import Rule
 from ..templates import parse_template
@@ -19,7 +19,9 @@ _GROUP = "watchdog"
 class Failures:
     """One alert per failing collector: pending at first, firing after ``stale_after`` seconds."""
 
-    def __init__(self, stale_after: float) -> None:
+    def __init__(self, stale_after: float, labels: Labels = ()) -> None:
+        """``labels`` (job, instance) tell this node's alerts from those of others."""
+        self._labels = dict(labels)
         self.state = RuleState(_rule(stale_after))
         self._series = AlertSeries(_GROUP, INPUTS_UNKNOWN)
 
@@ -32,10 +34,9 @@ class Failures:
         """Take the collectors that fail at ``ms`` and return what changed."""
         found = {}
         for owner in failing:
-            labels = labelset(
-                {"alertname": INPUTS_UNKNOWN, "collector": owner, "severity": "warning"}
-            )
-            found[labels] = Found(labels, labelset({"collector": owner}), 1.0)
+            given = {**self._labels, "collector": owner}
+            labels = labelset({**given, "alertname": INPUTS_UNKNOWN, "severity": "warning"})
+            found[labels] = Found(labels, labelset(given), 1.0)
         if not found and not self.state.active:
             return []
         changes = self.state.evaluate(found, Moment(ms))
