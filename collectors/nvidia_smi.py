@@ -6,6 +6,10 @@ address without function; ``gpu0`` where an output has none; the MIG uuid for an
 A reading that the tool does not have, or has damaged, gives no sample. A MIG instance is a card of
 its own; its memory is counted in its parent's too.
 
+With ``source`` "nvml" NVIDIA's library is asked instead of the tool, in a child process that may
+hang or die: the same series, without those of accelerator_throttle_seconds_total and of the parts
+of SRAM errors.
+
 ======================================== ==========================================================
 accelerator_info                        1; uuid, bus_id, model, driver, index, minor, vbios;
                                         for a MIG instance also parent, gi, ci, profile
@@ -62,9 +66,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..watchdog.contracts import Yield
-from ..watchdog.errors import CommandTimeout, NoData, SourceError
+from ..watchdog.errors import CommandTimeout, NoData, NotSupported, SourceError
 from ..watchdog.model import Checkpoint, Event, Page, Sample
-from ..watchdog.nvidia import links, messages, outputs, xml_log
+from ..watchdog.nvidia import links, messages, nvml, outputs, xml_log
 from ..watchdog.nvidia.card import Card
 from ..watchdog.nvidia.inventory import gpus_of_driver, handed_away
 from ..watchdog.nvidia.metrics import samples
@@ -81,12 +85,14 @@ class NvidiaSmi:
     """All NVIDIA GPUs of the node.
 
     ``expected`` are cards that must be there besides those seen before; ``interval`` and
-    ``timeout`` are seconds (the timeout covers all queries of a run together).
+    ``timeout`` are seconds (the timeout covers all queries of a run together). ``source`` is
+    "nvidia-smi" or "nvml" (the library, by nvidia-ml-py, in a child process).
     """
 
     interval: float = 5.0
     timeout: float = 10.0
     expected: tuple[str, ...] = ()
+    source: str = "nvidia-smi"
 
     name: ClassVar[str] = "nvidia_smi"
 
@@ -108,6 +114,8 @@ class NvidiaSmi:
         """
         seen = _seen(system.checkpoints.get(self.instance))
         expected = {card_name(name) or name for name in self.expected}
+        if self.source == "nvml":
+            return _by_library(system, self.timeout, seen, expected)
         deadline = system.clock.mono() + self.timeout
         answer = system.runner.run(QUERY, timeout=self.timeout)
         said = outputs.around(answer.stdout)
@@ -144,10 +152,37 @@ def _told(
         yield from _one_by_one(system, deadline, missing)
     else:
         yield from (sample for name in missing for sample in outputs.gone(name))
+    yield from _remembered(seen, log.cards)
+
+
+def _remembered(seen: Mapping[str, Any], cards: Iterable[Card]) -> Iterator[Yield]:
     known = {name: _without_index(seen[name]) for name in seen}
-    known.update((card.name, _identity(card)) for card in log.cards)
+    known.update((card.name, _identity(card)) for card in cards)
     if known != seen:
         yield Checkpoint({"cards": known})
+
+
+def _by_library(
+    system: System, timeout: float, seen: Mapping[str, Any], expected: set[str]
+) -> Iterable[Yield]:
+    """Ask NVML. A node that never had a card may lack it; where there are some, that is a failure.
+
+    A card that the answer lacks is gone when the driver does not count it, or calls so many lost.
+    """
+    answer = nvml.parse(system.runner.run(nvml.COMMAND, timeout=timeout))
+    if answer.absent:
+        if seen or expected:
+            raise SourceError(f"NVML: {answer.absent}")
+        raise NotSupported(answer.absent)
+    if not answer.attached:
+        return _nothing({*seen, *expected})
+    listed = {card.name for card in answer.cards}
+    missing = _missing(system, listed, seen, expected)
+    unread = answer.attached - len(answer.cards)
+    gone = missing if unread in (0, answer.lost) and len(missing) >= answer.lost else []
+    told = outputs.report(xml_log.Log(answer.attached, answer.cards))
+    lost = [sample for name in gone for sample in outputs.gone(name)]
+    return [*told, *lost, *_remembered(seen, answer.cards)]
 
 
 def _read(answer: Finished, said: str) -> xml_log.Log | None:

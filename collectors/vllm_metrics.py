@@ -24,7 +24,8 @@ class VllmMetrics:
     """Scrapes one server.
 
     ``url`` is the server's base address, ``api_key_file`` a file that holds the bearer token,
-    ``page_timeout`` and ``health_timeout`` seconds, ``limit`` the most series of one page.
+    ``timeout`` seconds for the whole run: half for each of its two requests, at most
+    ``page_timeout`` and ``health_timeout``; ``limit`` the most series of one page.
 
     A refused connection is knowledge: ``service_up`` and ``service_health`` are 0 and the server's
     series end. A time-out or rubbish is none: SourceError, and the series go stale.
@@ -36,6 +37,7 @@ class VllmMetrics:
     url: str
     api_key_file: str | None = None
     interval: float = 5.0
+    timeout: float = 20.0
     page_timeout: float = 10.0
     health_timeout: float = 10.0
     limit: int = 10_000
@@ -56,11 +58,6 @@ class VllmMetrics:
         """The service."""
         return {"service": self.service}
 
-    @property
-    def timeout(self) -> float:
-        """Both requests' limits and a margin, in seconds."""
-        return self.page_timeout + self.health_timeout + 5.0
-
     def collect(self, system: System) -> Iterable[Yield]:
         """Yield the page, ``service_up`` and ``service_health``.
 
@@ -69,7 +66,7 @@ class VllmMetrics:
         """
         service = labelset(self.scope)
         try:
-            page = self._get(system, "/metrics", self.page_timeout)
+            page = self._get(system, "/metrics", min(self.page_timeout, self.timeout / 2))
         except HttpError as error:
             if error.reason != "refused":
                 raise
@@ -101,8 +98,9 @@ class VllmMetrics:
 
     def _health(self, system: System) -> Iterator[Sample]:
         """1 for 200; 0 for another 2xx-5xx or no answer in time; nothing where there is none."""
+        limit = min(self.health_timeout, self.timeout / 2)
         try:
-            status = self._get(system, "/health", self.health_timeout).status
+            status = self._get(system, "/health", limit).status
         except HttpError:
             status = 0
         if status not in (401, 403, 404, 405):

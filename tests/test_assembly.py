@@ -143,3 +143,36 @@ def test_without_rule_files_the_shipped_ones_are_used() -> None:
 @pytest.mark.parametrize("name", ["policies.yaml", "patterns.yaml", "faults.yaml"])
 def test_other_data_of_the_rules_folder_is_no_rule_file(name: str) -> None:
     assert name not in {path.name for path in shipped_rules()}
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("vllm_probe: {timeout: 9s}", "vllm_probe.timeout", "services.NAME.probe.timeout"),
+        ("vllm_probe: {interval: 9s}", "vllm_probe.interval", "services.NAME.probe.interval"),
+        ("vllm_log: {files: [/a.log]}", "vllm_log.files", "services.NAME.logs"),
+        ("host: {expected: ['0000:53:00']}", "host.expected", ""),
+        ("npu_smi: {source: nvml}", "npu_smi.source", ""),
+    ],
+)
+def test_a_setting_without_effect_is_refused_with_its_right_place(
+    text: str, place: str, hint: str
+) -> None:
+    (problem,) = check_names(config.parse(f"collectors: {{{text}}}"))
+
+    assert problem.place.file == f"collectors.{place}"
+    assert hint in problem.hint
+
+
+def test_the_time_out_of_a_scrape_is_that_of_the_configuration() -> None:
+    settings = config.parse(f"{SERVICES}\ncollectors: {{vllm_metrics: {{timeout: 4s}}}}")
+    made = {c.instance: c for c in service_collectors(settings, settings.services)}
+
+    assert made["vllm_metrics/a"].timeout == 4.0
+
+
+def test_the_source_of_the_cards_readings_can_be_the_library() -> None:
+    settings = config.parse("collectors: {nvidia_smi: {source: nvml}}")
+    made = {c.instance: c for c in node_collectors(settings, ScriptedRunner({}))}
+
+    assert made["nvidia_smi"].source == "nvml"

@@ -66,7 +66,7 @@ def observing(config: Config) -> Config:
 def check_names(config: Config) -> list[Problem]:
     """Names in the configuration that mean nothing here: collectors that do not exist, and
     settings that a collector does not have."""
-    problems = []
+    problems: list[Problem] = []
     for name, settings in config.collectors.items():
         if name in COLLECTORS:
             problems += _without_effect(name, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,21 @@ def test_a_saved_page_without_samples_is_told_as_such() -> None:
 def test_a_saved_body_that_is_no_page_is_refused(body: bytes) -> None:
     with pytest.raises(SourceError):
         capture(body)
+
+
+class Patience:
+    """An HTTP client that keeps what time it was given for each request."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, float] = {}
+
+    def request(self, method: str, url: str, *, timeout: float, **more: object) -> Response:
+        self.given[url.removeprefix(URL)] = timeout
+        return Response(200, PAGE)
+
+
+def test_both_requests_together_end_with_the_time_out_of_the_run() -> None:
+    http = Patience()
+    list(VllmMetrics("s", URL, timeout=5.0).collect(replace(fake_system(), http=http)))
+
+    assert http.given == {"/metrics": 2.5, "/health": 2.5}
