@@ -38,7 +38,7 @@ FULL = Snapshot(
     ready=True,
     series=PAGE,
     collectors=[
-        CollectorFigures("npu_smi", True, 0.25),
+        CollectorFigures("npu_smi", True, 0.25, succeeded=1.7e9),
         CollectorFigures("l3", False, stalled=True),
     ],
     outlets=[OutletFigures("elasticsearch", lag=7, sent=3, errors=2, refused=1, lost=4)],
@@ -175,6 +175,15 @@ def test_a_collector_of_something_this_node_lacks_has_neither_succeeded_nor_fail
     absent = Snapshot(collectors=[CollectorFigures("npu_smi", False, absent=True)])
 
     assert b"npu_smi" not in Exporter().render(absent, "")[0]
+
+
+def test_what_a_failing_collector_last_told_has_an_age() -> None:
+    name = b"watchdog_collector_last_success_timestamp_seconds"
+    failing = Snapshot(collectors=[CollectorFigures("l3", False, succeeded=1.7e9)])
+    never = Snapshot(collectors=[CollectorFigures("l3", False)])
+
+    assert name + b'{collector="l3"} 1.7e+09' in Exporter().render(failing, "")[0]
+    assert name not in Exporter().render(never, "")[0]
 
 
 @pytest.mark.parametrize("tool", ["promtool", "promtool-2.42"])

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.system import VirtualClock, fake_system
 from vllm_watchdog.watchdog.contracts import Yield
-from vllm_watchdog.watchdog.errors import NoData, NotSupported, SourceError
+from vllm_watchdog.watchdog.errors import CommandTimeout, NoData, NotSupported, SourceError
 from vllm_watchdog.watchdog.labeller import Labeller
 from vllm_watchdog.watchdog.model import Batch, Checkpoint, Event, Page, Sample, labelset
-from vllm_watchdog.watchdog.scheduler import Inbox, Scheduler, run_once
+from vllm_watchdog.watchdog.scheduler import Inbox, Scheduler, _Slot, run_once
 from vllm_watchdog.watchdog.system import System
 
 
@@ -229,3 +229,23 @@ def test_a_waiting_collector_that_fails_waits_for_its_interval() -> None:
         assert runs == [1]
     finally:
         scheduler.stop()
+
+
+def test_a_tool_that_outlives_its_kill_is_told_once_until_it_answers_again() -> None:
+    stuck = CommandTimeout("npu-smi: cannot be killed (uninterruptible sleep)", stuck=True)
+    inbox, told = Inbox(), []
+    scheduler = Scheduler(fake_system(), inbox, {}, lambda *_, **__: None)
+    for outcome in (stuck, stuck, Sample("m", 1.0), stuck):
+        slot = scheduler._slots.setdefault("scripted", _Slot(Scripted(()), Labeller({})))
+        slot.collector = Scripted((outcome,))
+        scheduler._once(slot)
+        (batch,) = inbox.take()
+        told.append((batch.stalled, [event.kind for event in batch.events]))
+
+    assert told == [(True, ["tool_stuck"]), (True, []), (False, []), (True, ["tool_stuck"])]
+
+
+def test_a_tool_that_could_be_killed_has_failed_and_is_not_stuck() -> None:
+    batch = run_once(Scripted((CommandTimeout("npu-smi did not end"),)), fake_system())
+
+    assert (batch.error, batch.stalled) == ("npu-smi did not end", False)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CollectorFigures:
-    """How one collector instance did in its last run; ``duration`` in seconds."""
+    """How one collector instance did in its last run; ``duration`` in seconds.
+
+    ``succeeded`` is when it last gave its samples (Unix seconds; 0: not since the start).
+    """
 
     name: str
     success: bool
@@ -15,6 +18,7 @@ class CollectorFigures:
     stalled: bool = False
     absent: bool = False
     error: str | None = None
+    succeeded: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from .contracts import Collector, Yield
-from .errors import NoData, NotSupported
+from .errors import CommandTimeout, NoData, NotSupported
 from .labeller import Labeller
 from .model import Batch, Checkpoint, Event, Page, Sample, labelset
 from .system import System
@@ -45,6 +45,7 @@ class _Slot:
     labeller: Labeller
     run: _Run | None = None
     absent: bool = False
+    stuck: bool = False
 
 
 @dataclass(slots=True)
@@ -89,6 +90,8 @@ def run_once(collector: Collector, system: System, labeller: Labeller | None = N
         batch = replace(empty, absent=True, error=_line(reason))
     except NoData:
         batch = empty
+    except CommandTimeout as late:
+        batch = replace(empty, error=_line(late), stalled=late.stuck)
     except Exception as error:  # noqa: BLE001 (boundary: a collector's run)
         batch = replace(empty, error=_line(error))
     if batch.checkpoint is not None:
@@ -244,6 +247,7 @@ class Scheduler:
             gone = self._slots.get(slot.collector.instance) is not slot
         if gone or run.overdue:
             return False  # an answer after its deadline is old: the next run gives a fresh one
+        batch = _told_stuck(slot, batch)
         if batch.absent:
             self._absent(slot, batch)
         else:
@@ -255,3 +259,13 @@ class Scheduler:
         if not slot.absent:
             slot.absent = True
             self._log("not on this node", collector=batch.collector, reason=batch.error)
+
+
+def _told_stuck(slot: _Slot, batch: Batch) -> Batch:
+    """Tell once that a tool outlived its kill: only a reboot or the device itself frees it."""
+    first, slot.stuck = batch.stalled and not slot.stuck, batch.stalled
+    if not first:
+        return batch
+    labels = labelset({**dict(batch.scope), "collector": batch.collector})
+    event = Event("tool_stuck", batch.error or "", labels, severity="warning")
+    return replace(batch, events=(*batch.events, event))

@@ -263,7 +263,13 @@ writers of one series would fight."""
 
 def _figures(name: str, state: CollectorState) -> CollectorFigures:
     return CollectorFigures(
-        name, state.success, state.duration, state.stalled, state.absent, state.error
+        name,
+        state.success,
+        state.duration,
+        state.stalled,
+        state.absent,
+        state.error,
+        state.succeeded or 0.0,
     )
 
 
@@ -279,6 +285,7 @@ def _collector_doc(name: str, state: CollectorState) -> dict[str, Any]:
         "state": word,
         "since": moment(state.since),
         "duration": round(state.duration, 4),
+        "last_success": moment(state.succeeded) if state.succeeded else None,
         "error": state.error,
     }
 

@@ -90,6 +90,9 @@ def own_series(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
         yield labelset(labels, "watchdog_collector_success"), float(collector.success)
         yield labelset(labels, "watchdog_collector_stalled"), float(collector.stalled)
         yield labelset(labels, "watchdog_collector_duration_seconds"), collector.duration
+        if collector.succeeded:
+            name = "watchdog_collector_last_success_timestamp_seconds"
+            yield labelset(labels, name), collector.succeeded
     for outlet in snapshot.outlets:
         labels = {"outlet": outlet.name}
         yield labelset(labels, "watchdog_outlet_up"), float(outlet.up)

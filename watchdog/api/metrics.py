@@ -52,7 +52,10 @@ HELP = {
     "watchdog_alerts": "Alerts by name and state.",
     "watchdog_build_info": "1, with the daemon's version as a label.",
     "watchdog_collector_duration_seconds": "Duration of a collector's last run.",
-    "watchdog_collector_stalled": "1 while a collector is past its deadline.",
+    "watchdog_collector_last_success_timestamp_seconds": (
+        "When a collector last gave its samples: what its series still tell is of then."
+    ),
+    "watchdog_collector_stalled": "1 while a collector is past its deadline or its tool is stuck.",
     "watchdog_collector_success": "1 if a collector's last run gave its samples, 0 if not.",
     "watchdog_journal_bytes": "Size of the journal in use.",
     "watchdog_journal_errors_total": "Writes that the journal could not take.",
