@@ -104,7 +104,7 @@ class _Explaining:
         if card in guard.quarantined:
             known.append(f"quarantined: {guard.quarantined[card]}")
         if card in guard.reserved:
-            known.append(f"reserved for {guard.reserved[card]}")
+            known.append(f"reserved for the case of {guard.reserved[card]}")
         cases = [c for c in self.engine.healer.cases.values()
                  if card in c.diagnosis.cards or c.service in users]  # fmt: skip
         return {

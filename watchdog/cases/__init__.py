@@ -7,7 +7,8 @@ here touches the node.
 from __future__ import annotations
 
 from .case import Case, Running
-from .healer import Healer, Word
+from .healer import Healer
+from .ladders import Word
 from .people import Operation, Operations
 from .settings import Healing, healing
 from .sight import Collected, Sight

@@ -9,6 +9,8 @@ from typing import Any
 from ..config import Mode
 from ..model import Alert, Diagnosis, Request, labelset
 
+CARD_CAUSES = ("card_lost", "card_uncorrectable", "card_reset_required", "driver_fault")
+
 
 @dataclass(slots=True)
 class Running:
@@ -45,6 +47,12 @@ class Case:
     would: bool = False
     checks: tuple[tuple[str, str], ...] = ()
     done: list[tuple[str, str]] = field(default_factory=list)
+
+    def start_anew(self) -> None:
+        """Its ladder begins again with the first rung."""
+        self.rung, self.attempt = 0, 0
+        self.ended = self.refused = self.refusal = ""
+        self.would = False
 
     @property
     def service(self) -> str:

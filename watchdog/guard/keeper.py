@@ -103,6 +103,7 @@ class Silence:
 @dataclass(slots=True)
 class Guard:
     """``holds``: pauses by service ("" all), with their end; ``held``: the hold file is there;
+    ``quarantined``: cards out of use, and why; ``reserved``: cards by the case that takes them;
     ``approvals``: yes by case, with its end; ``running``: acts under way by request, with service
     and whether they touch cards or the front; ``fleet``: whether the fleet's coordinator grants."""
 
