@@ -177,6 +177,24 @@ def test_a_collector_of_something_this_node_lacks_has_neither_succeeded_nor_fail
     assert b"npu_smi" not in Exporter().render(absent, "")[0]
 
 
+def test_another_exporters_metric_keeps_its_type_and_words() -> None:
+    replays = Snapshot(
+        series=[(labelset({"gpu": "0"}, "DCGM_REPLAYS"), 3.0)],
+        described={"DCGM_REPLAYS": ("counter", "replays in all")},
+    )
+    text, openmetrics = (
+        Exporter().render(replays, accept)[0].decode().splitlines()[:3]
+        for accept in ("", OPENMETRICS)
+    )
+
+    assert text == [
+        "# HELP DCGM_REPLAYS replays in all",
+        "# TYPE DCGM_REPLAYS counter",
+        'DCGM_REPLAYS{gpu="0"} 3.0',
+    ]
+    assert openmetrics[1:] == ["# TYPE DCGM_REPLAYS unknown", 'DCGM_REPLAYS{gpu="0"} 3.0']
+
+
 def test_what_a_failing_collector_last_told_has_an_age() -> None:
     name = b"watchdog_collector_last_success_timestamp_seconds"
     failing = Snapshot(collectors=[CollectorFigures("l3", False, succeeded=1.7e9)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import promql
 from .api import CollectorFigures, OutletFigures, Snapshot
@@ -22,6 +22,9 @@ from .rules import ALERTS, RECORDER
 from .system import hostname
 from .version import version
 from .wire import alert_doc, moment, number
+
+if TYPE_CHECKING:
+    from .compat import Family
 
 
 class DaemonViews:
@@ -49,12 +52,18 @@ class DaemonViews:
             size = len(engine.window)
         journal = daemon.journal
         shown = [item for item in series if (NAME, "up") not in item[0]]
-        shown += compatible(series, daemon.loaded.config.compat)
+        foreign = compatible(series, daemon.loaded.config.compat)
+        shown += [
+            (labelset(sample.labels, sample.name), sample.value)
+            for family in foreign
+            for sample in family.samples
+        ]
         return Snapshot(
             version=self._version,
             ready=tick is not None,
             time=tick.wall if tick else 0.0,
             series=shown,
+            described={family.name: (family.kind, family.help) for family in foreign},
             collectors=[_figures(name, state) for name, state in sorted(states.items())],
             outlets=self._outlets(),
             alerts=dict(alerts),
@@ -238,10 +247,10 @@ class _Table:
 
 def compatible(
     series: Sequence[tuple[Labels, float]], exporters: Sequence[str]
-) -> list[tuple[Labels, float]]:
+) -> Sequence[Family]:
     """The same cards' figures under the names of the exporters asked for."""
     if not exporters:
-        return []
+        return ()
     from .compat import families
 
     samples = [
@@ -249,11 +258,7 @@ def compatible(
         for key, value in series
         if dict(key)[NAME].startswith("accelerator_")
     ]
-    return [
-        (labelset(sample.labels, sample.name), sample.value)
-        for family in families(samples, exporters, hostname())
-        for sample in family.samples
-    ]
+    return families(samples, exporters, hostname())
 
 
 _BOOKKEEPING = (RECORDER, ALERTS)

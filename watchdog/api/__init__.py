@@ -22,7 +22,8 @@ class Snapshot:
     """The daemon as of its last finished tick.
 
     ``series``: the live series (label sets with ``__name__``) and their newest values; a further
-    one with an equal label set is left out. ``alerts``: how many by (alertname, state). Counts are
+    one with an equal label set is left out. ``described``: type and help of metrics whose names are
+    another exporter's. ``alerts``: how many by (alertname, state). Counts are
     since the start, durations in seconds, ``time`` the tick's Unix seconds.
     """
 
@@ -30,6 +31,7 @@ class Snapshot:
     ready: bool = False
     time: float = 0.0
     series: Sequence[tuple[Labels, float]] = ()
+    described: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     collectors: Sequence[CollectorFigures] = ()
     outlets: Sequence[OutletFigures] = ()
     alerts: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -8,7 +8,7 @@ out: the scrape adds them. No timestamps: a series with one would not go stale.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.exposition import choose_encoder
@@ -26,10 +26,14 @@ HISTOGRAM = ("_bucket", "_sum", "_count")
 
 @dataclass(slots=True)
 class Family:
-    """One metric family: its name without the counter's suffix, and its lines by their text."""
+    """One metric family: its name without the counter's suffix, and its lines by their text.
+
+    ``help`` is set where another exporter's words are taken over.
+    """
 
     name: str
     type: str
+    help: str = ""
     lines: dict[str, float] = field(default_factory=dict)
 
 
@@ -50,12 +54,16 @@ class Exporter:
         series = [*snapshot.series, *own_series(snapshot)]
         text = "".join(
             part
-            for family in self._families(series)
+            for family in self._families(series, snapshot.described)
             for part in _text(family, openmetrics, escaping)
         )
         return (text + ("# EOF\n" if openmetrics else "")).encode(), content_type
 
-    def _families(self, series: Iterable[tuple[Labels, float]]) -> Iterable[Family]:
+    def _families(
+        self,
+        series: Iterable[tuple[Labels, float]],
+        described: Mapping[str, tuple[str, str]],
+    ) -> Iterable[Family]:
         """The families by name, their lines in the order of the series."""
         known: dict[Labels, tuple[str, str]] = self._heads
         heads: dict[Labels, tuple[str, str]] = {}
@@ -66,13 +74,16 @@ class Exporter:
             found.append((*line, value))
         self._heads = heads
         names = {name for name, _, _ in found}
-        places = {name: _family(name, names) for name in names}
+        places = {
+            name: (name, *described[name]) if name in described else (*_family(name, names), "")
+            for name in names
+        }
         families: dict[str, Family] = {}
         for name, head, value in found:
-            base, kind = places[name]
+            base, kind, words = places[name]
             family = families.get(base)
             if family is None:
-                family = families[base] = Family(base, kind)
+                family = families[base] = Family(base, kind, words)
             family.lines.setdefault(head, value)
         return [families[name] for name in sorted(families)]
 
@@ -153,11 +164,13 @@ def _family(name: str, names: Container[str]) -> tuple[str, str]:
 
 def _text(family: Family, openmetrics: bool, escaping: str) -> Iterator[str]:
     name, kind = family.name, family.type
-    full = name + "_total" if kind == "counter" else name
+    full = name + "_total" if kind == "counter" and not family.help else name
+    if openmetrics and family.help and kind == "counter":
+        kind = "unknown"  # there a counter's name must end in _total, and theirs does not
     if not openmetrics:
         name = full
         kind = "untyped" if kind == "unknown" else kind
     shown = escape_metric_name(name, escaping)
-    yield f"# HELP {shown} {help_text(full)}\n# TYPE {shown} {kind}\n"
+    yield f"# HELP {shown} {family.help or help_text(full)}\n# TYPE {shown} {kind}\n"
     for head, value in family.lines.items():
         yield f"{head}{_number(value)}\n"
