@@ -34,7 +34,7 @@ from ..watchdog.system import Files, System
 
 RESCAN = 30.0  # seconds after which the server's children are looked for again
 MISSED = 120.0  # seconds after its end for which a server is looked for in every run ...
-SELDOM = 15.0  # ... and then, as before it was ever seen, after so many seconds
+SELDOM = 8.0  # ... and then, as before it was ever seen, after so many (a start is seen in 10)
 SETTLE = 5.0  # seconds that a dead server's children may take to end by themselves
 ASIDE = 1.0  # seconds for /is_sleeping and /is_paused
 REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "containerd-shim", "conmon")

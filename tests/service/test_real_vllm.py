@@ -42,7 +42,9 @@ SERVICE = "tiny"
 SOON = 10.0  # seconds within which a thing is seen as what it is
 HOST = {"HostOverloaded", "HostCpuStolen", "HostWaitsForDisk", "NumaMissesHigh"}
 """A small machine is busy with a real server: alerts of the host that are true here."""
-SYMPTOMS = {"ServiceProbeFailing", "RequestFailuresHigh", "AvailabilityBurn"}
+BURSTS = {"LatencySwingHigh"}
+"""A burst on two CPUs moves the 99th percentile by more than 15 %, which is to be told."""
+SYMPTOMS = {"ServiceProbeFailing", "RequestFailuresHigh", "AvailabilityBurn", *BURSTS}
 """What users suffer while an engine hangs or is gone: true, and explained by the case."""
 
 
@@ -182,7 +184,7 @@ def test_load_is_no_fault(vllm: RealVllm, tmp_path: Path) -> None:
         failed = watch.query(f'service_probe_verdict{{verdict="failed",service="{SERVICE}"}}[5m]')
 
     assert set(statuses) == {200}
-    assert (failed, watch.fired) == ([], {})
+    assert (failed, watch.names - BURSTS) == ([], set())
 
 
 def test_clients_that_all_leave_at_once_are_no_fault(vllm: RealVllm, tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def test_clients_that_all_leave_at_once_are_no_fault(vllm: RealVllm, tmp_path: P
         watch.rest(75)
         failed = watch.query(f'service_probe_verdict{{verdict="failed",service="{SERVICE}"}}[5m]')
 
-    assert (failed, watch.fired) == ([], {})
+    assert (failed, watch.names - BURSTS) == ([], set())
 
 
 def test_a_hang_under_load_is_shown_in_30_s_and_proved_after_60(
@@ -285,8 +287,11 @@ def test_a_clean_end_that_nobody_told_of_is_a_gone_process_only(
 
     assert fired - begun <= SOON
     assert set(watch.fired) - {(name, "") for name in SYMPTOMS} == {("EngineDead", "process")}
-    assert {record["kind"] for record in records} == {"lifecycle"}
-    assert {record["fields"]["phase"] for record in records} >= {"startup", "ready", "shutdown"}
+    assert {record["severity"] for record in records} == {"info"}
+    grave = [r for r in records if r["kind"] != "lifecycle"]
+    assert [record for record in grave if not record["fields"].get("during_shutdown")] == []
+    phases = {r["fields"]["phase"] for r in records if r["kind"] == "lifecycle"}
+    assert phases >= {"startup", "ready", "shutdown"}
 
 
 def test_a_daemon_without_configuration_finds_it(vllm: RealVllm, tmp_path: Path) -> None:
