@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from vllm_watchdog.watchdog.errors import ConfigError
 from vllm_watchdog.watchdog.model import Batch, Decisions, Event, Inputs, Page, Tick, labelset
 from vllm_watchdog.watchdog.recording import Manifest, Recorder, Recording
+from vllm_watchdog.watchdog.replay import replay
 
 MANIFEST = Manifest("1", 100.0, 5.0, 300.0, ("*",), ("hardware",), {"job": "j"}, ("00-r.yaml",))
 
@@ -50,6 +53,80 @@ def test_a_garbled_line_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"inputs\.jsonl:1: "):
         list(Recording(tmp_path / "r").inputs())
+
+
+def garble(folder: Path, change: object) -> None:
+    """Change the first tick of a recording's inputs."""
+    path = folder / "inputs.jsonl"
+    first, *rest = path.read_text().splitlines(keepends=True)
+    doc = json.loads(first)
+    change(doc)  # type: ignore[operator]
+    path.write_text("".join([json.dumps(doc) + "\n", *rest]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda doc: doc.update(wall="soon"),
+        lambda doc: doc.update(wall=float("inf")),
+        lambda doc: doc.update(tick=1e300),
+        lambda doc: doc.update(urgent="yes"),
+        lambda doc: doc["batches"][0].update(collector={"a": 1}),
+        lambda doc: doc["batches"][0].update(error=["x"]),
+        lambda doc: doc["batches"][0].update(scope={"a": []}),
+        lambda doc: doc["batches"][0]["pages"][0].update(values=[1, 2]),
+        lambda doc: doc["batches"][0]["pages"][0].update(keys=[{"__name__": ["m"]}]),
+        lambda doc: doc["batches"][0].update(events=[{"kind": 3}]),
+    ],
+)
+def test_a_value_of_another_form_is_a_problem_of_its_line(tmp_path: Path, change: object) -> None:
+    record(tmp_path / "r", 2)
+    garble(tmp_path / "r", change)
+
+    with pytest.raises(ConfigError, match=r"inputs\.jsonl:1: is no line of a recording") as caught:
+        list(Recording(tmp_path / "r").inputs())
+
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "state.json", "inputs.jsonl"])
+def test_json_nested_without_end_is_one_problem(tmp_path: Path, name: str) -> None:
+    record(tmp_path / "r", 1)
+    (tmp_path / "r" / "state.json").unlink()
+    (tmp_path / "r" / name).write_text("[" * 200_000 + "\n")
+
+    with pytest.raises(ConfigError, match=name.replace(".", r"\.")) as caught:
+        replay(tmp_path / "r")
+
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "inputs.jsonl", "decisions.jsonl"])
+def test_a_folder_or_pipe_in_a_files_place_is_one_problem(tmp_path: Path, name: str) -> None:
+    record(tmp_path / "r", 1)
+    (tmp_path / "r" / "state.json").unlink()
+    for make in (Path.mkdir, os.mkfifo):
+        path = tmp_path / "r" / name
+        path.rmdir() if path.is_dir() else path.unlink()
+        make(path)
+
+        with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+            replay(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"interval": 1e308}, {"interval": 0}, {"groups": [1]}, {"rules": [1]}, {"labels": {"a": 1}}],
+)
+def test_a_manifest_of_another_form_is_one_problem(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    record(tmp_path / "r", 1)
+    path = tmp_path / "r" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+
+    with pytest.raises(ConfigError, match="lacks or garbles"):
+        Recording(tmp_path / "r")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"format": 1}', "\x00"])

@@ -25,6 +25,7 @@ from .assembly import (
 from .cases import healing
 from .config import Config, Service
 from .contracts import Collector
+from .documents import json_of
 from .engine import Engine, EngineSettings
 from .errors import ConfigError, Problem
 from .inventory import Info, Pins, devices, infos
@@ -106,11 +107,7 @@ class Daemon:
         self.outlets: list[Outlet] = []
         self.seen = Seen(dict(loaded.config.services))
         self.scheduler = Scheduler(system, self.inbox, self.labels, log)
-        self.engine = Engine(
-            _settings(loaded.config, self.labels),
-            loaded.groups,
-            healing=healing(observing(loaded.config)),
-        )
+        self.engine = self._new_engine()
         self.pins = Pins()
         self._devices: dict[str, str] = {}  # shared with the log collectors
         self._moved: dict[str, str] = {}
@@ -130,13 +127,20 @@ class Daemon:
         self.events_lost = 0
         self._finding: threading.Thread | None = None
 
+    def _new_engine(self) -> Engine:
+        return Engine(
+            _settings(self.loaded.config, self.labels),
+            self.loaded.groups,
+            healing=healing(observing(self.loaded.config)),
+        )
+
     # Life
 
     def restore(self, folder: Path) -> None:
         """Take up the state of an earlier run, if it is young enough to be used."""
         path = folder / STATE_FILE
         try:
-            doc = json.loads(path.read_bytes())
+            doc = json_of(path.read_bytes())
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
@@ -147,7 +151,9 @@ class Daemon:
         try:
             with self.lock:
                 self.engine.restore(doc, self.system.clock.wall())
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            with self.lock:  # half of it may have been taken up: begin anew
+                self.engine = self._new_engine()
             self._tell("state_unusable", f"{path} is not of this version: {error}", "warning")
 
     def open(self, journal: Journal) -> None:

@@ -7,16 +7,16 @@ are handled here; running them again is replay's work.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from . import documents
 from .errors import ConfigError, Place, Problem
 from .model import Decisions, Inputs, Tick
-from .wire import InputsReader, InputsWriter, decisions_doc, dumps
+from .wire import InputsReader, InputsWriter, decisions_doc, dumps, finite, labels_of, texts
 
 FORMAT = 1
 MAX_LINE = 64 * 1024 * 1024
@@ -107,16 +107,11 @@ class Recording:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            doc = json.loads((folder / "manifest.json").read_bytes())
-        except FileNotFoundError as error:
+        if not (folder / "manifest.json").exists():
             hint = "give a folder that `record` or `run --record` wrote"
-            raise ConfigError(
-                Problem(Place(str(folder)), "holds no recording (no manifest.json)", hint)
-            ) from error
-        except (OSError, ValueError) as error:
-            place = Place(str(folder / "manifest.json"))
-            raise ConfigError(Problem(place, f"cannot be read: {error}")) from error
+            problem = Problem(Place(str(folder)), "holds no recording (no manifest.json)", hint)
+            raise ConfigError(problem)
+        doc = _json(folder / "manifest.json")
         if not isinstance(doc, dict) or doc.get("format") != FORMAT:
             place = Place(str(folder / "manifest.json"))
             raise ConfigError(Problem(place, "is of another format than this version reads"))
@@ -129,11 +124,10 @@ class Recording:
         path = self.folder / "state.json"
         if not path.exists():
             return None
-        try:
-            doc = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise ConfigError(Problem(Place(str(path)), f"cannot be read: {error}")) from error
-        return doc if isinstance(doc, dict) else None
+        doc = _json(path)
+        if not isinstance(doc, dict):
+            raise ConfigError(Problem(Place(str(path)), "holds no state"))
+        return doc
 
     @property
     def size(self) -> int:
@@ -153,7 +147,8 @@ class Recording:
                 tick, inputs = reader.read(line)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 place = Place(str(path), position)
-                problem = Problem(place, f"is no line of a recording ({type(error).__name__})")
+                text = str(error).partition("\n")[0][:100]
+                problem = Problem(place, f"is no line of a recording ({text})")
                 raise ConfigError(problem) from error
             yield tick, inputs, read
 
@@ -165,6 +160,8 @@ class Recording:
     @staticmethod
     def _lines(path: Path) -> Iterator[bytes]:
         try:
+            if path.exists() and not path.is_file():
+                raise ConfigError(Problem(Place(str(path)), "is no file"))
             with path.open("rb") as stream:
                 while line := stream.readline(MAX_LINE):
                     if not line.endswith(b"\n"):
@@ -172,21 +169,39 @@ class Recording:
                     yield line
         except FileNotFoundError as error:
             raise ConfigError(Problem(Place(str(path)), "is missing from the recording")) from error
+        except OSError as error:
+            raise ConfigError(
+                Problem(Place(str(path)), f"cannot be read: {error.strerror}")
+            ) from error
+
+
+def _json(path: Path) -> Any:
+    try:
+        return documents.json_of(path.read_bytes() if path.is_file() else b"")
+    except (OSError, ValueError) as error:
+        raise ConfigError(Problem(Place(str(path)), f"cannot be read: {error}")) from error
 
 
 def _manifest(doc: Mapping[str, Any], folder: Path) -> Manifest:
     try:
         return Manifest(
             str(doc["version"]),
-            float(doc["started"]),
-            float(doc["interval"]),
-            float(doc["stale_after"]),
-            tuple(doc["groups"]),
-            tuple(doc["urgent"]),
-            dict(doc["labels"]),
-            tuple(doc["rules"]),
-            dict(doc["external_labels"]),
+            finite(doc["started"]),
+            _positive(doc["interval"]),
+            _positive(doc["stale_after"]),
+            texts(doc["groups"]),
+            texts(doc["urgent"]),
+            dict(labels_of(doc["labels"])),
+            texts(doc["rules"]),
+            dict(labels_of(doc["external_labels"])),
         )
     except (KeyError, TypeError, ValueError) as error:
         place = Place(str(folder / "manifest.json"))
         raise ConfigError(Problem(place, f"lacks or garbles {error}")) from error
+
+
+def _positive(value: Any) -> float:
+    seconds = finite(value)
+    if not 0 < seconds < 1e9:
+        raise ValueError(f"a duration: {value!r}")
+    return seconds

@@ -16,6 +16,7 @@ from .cases import healing
 from .config import Config
 from .config import load as load_config
 from .engine import Engine, EngineSettings
+from .errors import ConfigError, Place, Problem
 from .model import Tick
 from .recording import Recording
 from .rulepack import load as load_rules
@@ -44,7 +45,12 @@ def engine_of(recording: Recording, rules: Sequence[Path] | None = None) -> Engi
     engine = Engine(settings, pack.groups, healing=healing(observing(_config(recording))))
     state = recording.state
     if state is not None:
-        engine.restore(state, manifest.started)
+        try:
+            engine.restore(state, manifest.started)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            place = Place(str(recording.folder / "state.json"))
+            problem = Problem(place, f"holds no state of this version ({error})")
+            raise ConfigError(problem) from error
     return engine
 
 

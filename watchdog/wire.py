@@ -87,16 +87,53 @@ def event_doc(event: Event) -> JsonDoc:
 
 
 def event_of(doc: Mapping[str, Any]) -> Event:
-    """The event of a JSON object."""
+    """The event of a JSON object. Raises ValueError or KeyError for another form."""
     return Event(
-        doc["kind"],
-        doc.get("message", ""),
-        labelset(doc.get("labels", {})),
-        doc.get("fields", {}),
-        doc.get("severity", "info"),
-        doc.get("urgent", False),
-        doc.get("time"),
+        _text(doc["kind"]),
+        _text(doc.get("message", "")),
+        labels_of(doc.get("labels", {})),
+        _mapping(doc.get("fields", {})),
+        _text(doc.get("severity", "info")),
+        _flag(doc.get("urgent", False)),
+        None if doc.get("time") is None else finite(doc["time"]),
     )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"no text: {str(value)[:40]!r}")  # noqa: TRY004 (input, not a call)
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"neither true nor false: {str(value)[:40]!r}")  # noqa: TRY004
+    return value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"no object: {str(value)[:40]!r}")  # noqa: TRY004
+    return value
+
+
+def finite(value: Any) -> float:
+    """A number within 1e11 of zero (seconds of the next 3,000 years). Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e11:
+        raise ValueError(f"no number of seconds: {str(value)[:40]!r}")
+    return float(value)
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts. Raises ValueError for another form."""
+    if not isinstance(value, list):
+        raise ValueError(f"no list: {str(value)[:40]!r}")  # noqa: TRY004
+    return tuple(_text(item) for item in value)
+
+
+def labels_of(value: Any) -> Labels:
+    """The label set of a JSON object. Raises ValueError for another form."""
+    return labelset({name: _text(text) for name, text in _mapping(value).items()})
 
 
 def plain(value: Any) -> Any:
@@ -238,33 +275,45 @@ class InputsReader:
 
     def read(self, line: str | bytes) -> tuple[Tick, Inputs]:
         """One tick and its inputs. Raises ValueError, KeyError or TypeError on a foreign line."""
-        doc = json.loads(line)
-        tick = Tick(doc["tick"], doc["mono"], doc["wall"], doc.get("urgent", False))
+        try:
+            doc = json.loads(line)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
+        tick = Tick(
+            int(finite(doc["tick"])),
+            finite(doc["mono"]),
+            finite(doc["wall"]),
+            _flag(doc.get("urgent", False)),
+        )
         batches = tuple(self._batch(item) for item in doc["batches"])
         commands = tuple(Command(c["verb"], c["args"], c["who"]) for c in doc["commands"])
         outcomes = tuple(_outcome_of(item) for item in doc["outcomes"])
         return tick, Inputs(batches, outcomes, commands)
 
     def _batch(self, doc: Mapping[str, Any]) -> Batch:
-        name = doc["collector"]
+        name = _text(doc["collector"])
         checkpoint = doc.get("checkpoint")
+        error = doc.get("error")
         return Batch(
             name,
             tuple(self._page(name, i, page) for i, page in enumerate(doc.get("pages", ()))),
             tuple(event_of(event) for event in doc.get("events", ())),
-            doc["duration"],
-            doc.get("error"),
-            doc.get("stalled", False),
-            doc.get("absent", False),
-            labelset(doc.get("scope", {})),
-            None if checkpoint is None else Checkpoint(checkpoint),
+            finite(doc["duration"]),
+            None if error is None else _text(error),
+            _flag(doc.get("stalled", False)),
+            _flag(doc.get("absent", False)),
+            labels_of(doc.get("scope", {})),
+            None if checkpoint is None else Checkpoint(_mapping(checkpoint)),
         )
 
     def _page(self, collector: str, position: int, doc: Mapping[str, Any]) -> Page:
         if "keys" in doc:
-            self._last[(collector, position)] = tuple(labelset(key) for key in doc["keys"])
+            self._last[(collector, position)] = tuple(labels_of(key) for key in doc["keys"])
+        keys = self._last[(collector, position)]
         values = tuple(float(value) for value in doc["values"])
-        return Page(self._last[(collector, position)], values)
+        if len(keys) != len(values):
+            raise ValueError(f"{len(values)} values of {len(keys)} series")
+        return Page(keys, values)
 
 
 def _outcome_doc(outcome: Outcome) -> JsonDoc:
