@@ -10,8 +10,8 @@ same lines; each reads the log alone and is measured by its own CPU time (user a
 mtail and fail2ban read the first ``--peer-mib`` MiB only: they need minutes for 200. Our classifier
 runs as the collectors run it: 1-MiB blocks, the bound of a flood's detail renewed each 64 MiB.
 
-Latency: a log collector that waits for its file, and the engine with the shipped rules, in two
-threads; from the append of a line to the step of the engine that holds its event.
+Latency: the log collector as the scheduler runs it, and the engine with the shipped rules; from the
+append of a line to the step of the engine that holds its event.
 
 The last line is one JSON object: ``ratio_grep``, ``ratio_rg``, ``ratio_mtail``, ``ratio_fail2ban``
 (our MiB per CPU second ÷ theirs, with faults), ``ratio_grep_clean``, ``event_latency_p99_ms`` and
@@ -30,23 +30,21 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from vllm_watchdog.collectors.vllm_log import VllmLog
 from vllm_watchdog.watchdog import rulepack
-from vllm_watchdog.watchdog.assembly import shipped_rules
+from vllm_watchdog.watchdog.assembly import LOG_WAIT, shipped_rules
 from vllm_watchdog.watchdog.engine import Engine, EngineSettings
 from vllm_watchdog.watchdog.logevents import DETAIL
 from vllm_watchdog.watchdog.logpatterns import Pattern, shipped
 from vllm_watchdog.watchdog.logs import BLOCK, Classifier
 from vllm_watchdog.watchdog.logtail import BUDGET
 from vllm_watchdog.watchdog.model import Inputs, Tick
-from vllm_watchdog.watchdog.scheduler import Inbox, run_once
-from vllm_watchdog.watchdog.system import Files, System
+from vllm_watchdog.watchdog.scheduler import Inbox, Scheduler
+from vllm_watchdog.watchdog.system import System
 
 MIB = 1024 * 1024
 RATE = 0.03
@@ -211,20 +209,13 @@ def latency(folder: Path, lines: int) -> list[float]:
     """Milliseconds from the append of a line to the engine's step that holds its event."""
     path = folder / "live.log"
     path.write_text("")
-    system = replace(System(), files=Files(Path("/")))
-    collector = VllmLog("s", (str(path),), wait=5.0)
     inbox = Inbox()
     engine = Engine(EngineSettings(), rulepack.load(shipped_rules()).groups)
-    ended = threading.Event()
-
-    def follow() -> None:
-        while not ended.is_set():
-            inbox.put(run_once(collector, system))
-
-    run_once(collector, system)
-    follower = threading.Thread(target=follow, daemon=True)
-    follower.start()
-    time.sleep(0.5)
+    scheduler = Scheduler(System(), inbox, {}, lambda *_, **__: None)
+    scheduler.start()
+    scheduler.add([VllmLog("s", (str(path),), wait=LOG_WAIT)])
+    time.sleep(1.0)  # the file has been seen, empty
+    inbox.take()
     chance, taken = random.Random(2), []
     for number in range(lines):
         time.sleep(chance.uniform(0.02, 0.2))
@@ -241,7 +232,7 @@ def latency(folder: Path, lines: int) -> list[float]:
                 event.fields.get("name") == f"EngineCore_DP{number}" for event in decisions.events
             )
         taken.append((time.perf_counter() - begun) * 1000 if told else 10_000.0)
-    ended.set()
+    scheduler.stop()
     return taken
 
 

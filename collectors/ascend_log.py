@@ -38,6 +38,7 @@ class _State:
     faults: CardFaults = field(default_factory=CardFaults)
     watch: LogWatch = field(default_factory=LogWatch)
     restored: bool = False
+    behind: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class AscendLog:
             state.restored = True
             state.faults.cards, state.faults.hold = self.cards, self.hold
             state.faults.restore((kept or {}).get("faults"))
-        elif self.wait:
+        elif self.wait and not state.behind:
             state.watch.wait(system.files, self.files, self.wait)
         wall = system.clock.wall()
         tail = LogTail(system.files, self.files, kept, self.from_start, self.budget)
@@ -92,7 +93,7 @@ class AscendLog:
             for record, event in state.book.take(path, data, wall):
                 labels = state.faults.note(record, wall)
                 yield state.book.event(record, labels) if labels else event
-        position = tail.position()
+        position, state.behind = tail.position(), tail.behind
         if tail.problems and not position["places"]:
             path, reason = next(iter(sorted(tail.problems.items())))
             raise SourceError(f"{path}: {reason}")

@@ -27,6 +27,7 @@ class _State:
     book: LogBook
     watch: LogWatch = field(default_factory=LogWatch)
     begun: bool = False
+    behind: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class VllmLog:
         """
         assert self.state is not None
         book = self.state.book
-        if self.wait and self.state.begun:
+        if self.wait and self.state.begun and not self.state.behind:
             self.state.watch.wait(system.files, self.files, self.wait)
         self.state.begun = True
         kept = system.checkpoints.get(self.instance)
@@ -83,7 +84,7 @@ class VllmLog:
             read = True
             for _, event in book.take(path, data, system.clock.wall()):
                 yield event
-        position = tail.position()
+        position, self.state.behind = tail.position(), tail.behind
         if tail.problems and not read and not position["places"]:
             path, reason = next(iter(sorted(tail.problems.items())))
             raise SourceError(f"{path}: {reason}")

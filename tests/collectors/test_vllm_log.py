@@ -205,3 +205,24 @@ def test_a_run_that_waits_ends_when_a_line_comes(tmp_path: Path) -> None:
     writer.join()
 
     assert kinds == ["engine_dead"]
+
+
+class Waits:
+    """A watch that counts how often it is asked to wait."""
+
+    count = 0
+
+    def wait(self, *_: object) -> None:
+        self.count += 1
+
+
+def test_the_rest_of_a_backlog_is_read_without_waiting_for_a_new_line(tmp_path: Path) -> None:
+    node, waits = Node(tmp_path, wait=600.0, from_start=True, budget=1), Waits()
+    assert node.collector.state is not None
+    node.collector.state.watch = waits  # type: ignore[assignment]
+    append(node.path, "a quiet line\n" * 100_000 + DEAD)  # more than one block
+
+    kinds = [[event.kind for event in events(node.run())] for _ in range(3)]
+
+    assert kinds == [[], ["engine_dead"], []]
+    assert waits.count == 2  # before the first run, and again once all is read
