@@ -208,7 +208,10 @@ def test_the_page_shows_cards_services_and_alerts_and_escapes_them(running: Runn
             (labelset(card, "accelerator_healthy"), 0.0),
             (labelset({"service": "deep<seek"}, "service_up"), 1.0),
         ],
-        collectors=[CollectorFigures("npu_smi", False, error="exit 1 & more")],
+        collectors=[
+            CollectorFigures("npu_smi", False, error="exit 1 & more"),
+            CollectorFigures("l3", False, absent=True, error="this CPU has no such counter"),
+        ],
         outlets=[OutletFigures("elasticsearch", lag=5)],
     )
     status, content_type, text = running.ask("/")
@@ -221,7 +224,9 @@ def test_the_page_shows_cards_services_and_alerts_and_escapes_them(running: Runn
         "deep&lt;seek",
         "CardLost (card=&lt;b&gt;0000:c1:00&lt;/b&gt;)",
         '<td class="bad">firing</td>',
+        '<td class="bad">failed</td>',
         "exit 1 &amp; more",
+        "<td>not on this node</td><td>0.000</td><td>this CPU has no such counter</td>",
         "2023-11-14 22:13:20 UTC",
     ):
         assert cell in text

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.gpus import answer
 from vllm_watchdog.watchdog.cli import run
+from vllm_watchdog.watchdog.cli.output import print_table
 from vllm_watchdog.watchdog.options import Options
 
 COMMANDS = (
@@ -23,6 +25,9 @@ COMMANDS = (
     "record",
     "replay",
     "test-rules",
+    "test-incidents",
+    "faults",
+    "explain",
 )
 
 
@@ -148,3 +153,78 @@ def test_run_is_asked_for_with_its_options(monkeypatch: pytest.MonkeyPatch) -> N
     assert run(["run", "--listen", "127.0.0.1:1", "--state", "/tmp/s"]) == 0
 
     assert asked == [Options(listen="127.0.0.1:1", state=Path("/tmp/s"))]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["nonsense"], "no such command 'nonsense' (see `vllm-watchdog --help`)"),
+        (["query"], "query: missing argument 'expr' (see `vllm-watchdog query --help`)"),
+        (["run", "--xyzzy"], "run: no such option: --xyzzy (see `vllm-watchdog run --help`)"),
+        (["faults", "--nil"], "faults: no such option: --nil (try: --help)"),
+        (["query", "up", "--url", "node-1"], "node-1: is no URL (write http://127.0.0.1:9710)"),
+    ],
+)
+def test_bad_usage_is_one_line_that_leads_to_the_right_one(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    assert capsys.readouterr().err == f"vllm-watchdog: {line}\n"
+
+
+def test_a_signal_is_asked_about_without_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["faults", "exit", "-9"]) == 0
+    assert capsys.readouterr().out.startswith("exit -9: ended by SIGKILL")
+
+
+def test_a_log_without_meaning_is_said_so_beside_an_empty_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.log").write_text("good morning\n")
+
+    assert run(["classify", str(tmp_path / "a.log")]) == 0
+
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"vllm-watchdog: {tmp_path / 'a.log'}: no record that means something\n"
+
+
+def test_each_collector_of_a_tool_is_run_by_its_own_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+    for name in ("nvidia_smi", "nvidia_links"):
+        assert run(["collect", name]) == 1
+        assert capsys.readouterr().err == f"{name}: nvidia-smi is not on this node\n"
+
+
+def test_a_collector_without_a_server_to_ask_says_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["collect", "vllm_log", "--service", "nobody"]) == 2
+    assert "nothing to ask at a service 'nobody'" in capsys.readouterr().err
+
+
+def test_a_table_for_a_program_has_a_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 3000
+
+    print_table("t", ("a", "b"), [("one", long), ("two", "y\x1b[2J")], whole=("a",))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[-3:-1]] == [["one", long], ["two", "y\\x1b[2J"]]
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_on_a_narrow_terminal_the_columns_named_whole_are_not_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "accelerator_temperature_celsius"
+
+    print_table("", ("series", "labels"), [(name, "card=0000:c1:00, " * 4)], whole=("series",))
+
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert any(name in line for line in lines)
+    assert max(map(len, lines)) <= 60

@@ -84,6 +84,11 @@ CASES: dict[str, tuple[str, str]] = {
         + "expect: {cause: fragmentation, act: restart, by: 90s}",
         ONE,
     ),
+    "a crash after which the process table says stopped": (
+        series(phase="_x12 1x60", process="1x11 0x60")
+        + "expect: {alerts: [EngineDead], cause: engine_dead, act: restart, by: 90s}",
+        ONE,
+    ),
     "a stall with requests in it": (
         series(up="1x60", health="1x60", probe="1x13 0x60", running="4x60", waiting="1x60",
                tokens="0+50x12 600x60", steps="0+5x12 60x60")
@@ -292,7 +297,7 @@ def test_the_command_ends_0_when_all_is_right_and_1_when_anything_is_wrong(tmp_p
     bad = command("test-incidents", str(tmp_path), "--json")
 
     assert (good.returncode, bad.returncode) == (0, 1)
-    assert b"1 incidents, 1 right, 0 wrong; 0 acts where none was due" in good.stdout
+    assert b"1 incident, 1 answer: 1 right, 0 wrong; 0 acts where none was due" in good.stdout
     doc = json.loads(bad.stdout)
     assert (doc["right"], doc["wrong"], doc["acts_where_none_was_due"]) == (1, 1, 1)
     assert doc["causes"] == {"card_lost": {"engine_dead": 1}, "engine_dead": {"engine_dead": 1}}

@@ -27,8 +27,12 @@ def greeting(daemon: Daemon) -> Iterator[str]:
     origin = "the shipped files" if config.rules.files is None else "your files"
     yield f"judges by {rules} rules in {len(daemon.loaded.groups)} groups from {origin}"
     yield f"look at   {url}/ and {url}/metrics"
-    yield "or ask    vllm-watchdog status | alerts | query 'up'   (Ctrl-C ends it)"
+    there = "" if url == DEFAULT else f", each with --url {url}"
+    yield f"or ask    vllm-watchdog status | alerts | query 'up'{there}   (Ctrl-C ends it)"
 
+
+DEFAULT = "http://127.0.0.1:9710"
+"""Where the commands that ask look by themselves."""
 
 _OWN = frozenset({"services", "schedules"})
 
@@ -42,10 +46,11 @@ def _found(daemon: Daemon) -> Iterator[str]:
         if (state := daemon.engine.collectors.get(name)) is not None and state.absent
     ]
     tools = f"; not on this node: {', '.join(absent)}" if absent else ""
-    yield f"found     {len(cards)} cards{': ' + names if names else ''}{tools}"
+    count = f"{len(cards)} card{'' if len(cards) == 1 else 's'}"
+    yield f"found     {count}{': ' + names if names else ''}{tools}"
     services = daemon.seen.services
     if services:
         listed = ", ".join(f"{name} at {s.url}" for name, s in sorted(services.items()))
-        yield f"          {len(services)} vLLM servers: {listed}"
+        yield f"          {len(services)} vLLM server{'' if len(services) == 1 else 's'}: {listed}"
     else:
         yield "          no vLLM server (looking again every 30 s)"

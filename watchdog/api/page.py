@@ -58,7 +58,9 @@ def page(snapshot: Snapshot, alerts: Sequence[Json]) -> str:
         _table("Alerts", ("Alert", "State", "Since", "Value", "What"), _alerts(alerts)),
         _entities("Cards", "card", ("Card", "vendor"), CARD, snapshot.series),
         _entities("Services", "service", ("Service", ""), SERVICE, snapshot.series),
-        _table("Collectors", ("Collector", "State", "Seconds"), _collectors(snapshot)),
+        _table(
+            "Collectors", ("Collector", "State", "Seconds", "What it said"), _collectors(snapshot)
+        ),
         _table("Outlets", ("Outlet", "State", "Waiting", "Sent", "Lost"), _outlets(snapshot)),
     ]
     return (
@@ -139,13 +141,13 @@ def _shown(value: float, unit: str) -> str:
 
 def _collectors(snapshot: Snapshot) -> Iterable[Sequence[str]]:
     for collector in sorted(snapshot.collectors, key=lambda each: each.name):
-        state = "good" if collector.success else Bad(collector.error or "failed")
+        state = "ok" if collector.success else Bad("failed")
         state = Bad("stalled") if collector.stalled else state
         state = "not on this node" if collector.absent else state
-        yield collector.name, state, f"{collector.duration:.3f}"
+        yield collector.name, state, f"{collector.duration:.3f}", collector.error or ""
 
 
 def _outlets(snapshot: Snapshot) -> Iterable[Sequence[str]]:
     for outlet in snapshot.outlets:
-        state = "good" if outlet.up else Bad(outlet.last_error or "down")
+        state = "ok" if outlet.up else Bad(outlet.last_error or "down")
         yield outlet.name, state, str(outlet.lag), str(outlet.sent), str(outlet.lost)

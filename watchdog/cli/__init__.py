@@ -1,7 +1,7 @@
 """The command line: words in, exit status out. It decides nothing that a room below could decide.
 
-Exit status: 0 fine; 1 a finding (check, collect, replay, test-rules only); 2 bad usage, bad
-input, no daemon where one is needed: one line each, no traceback.
+Exit status: 0 fine; 1 a finding (check, collect, replay, test-rules and test-incidents
+only); 2 bad usage, bad input, no daemon where one is needed: one line each, no traceback.
 """
 
 from __future__ import annotations
@@ -55,9 +55,19 @@ def _command(argv: Sequence[str]) -> int | Options:
     except typer.Abort:
         return 130
     except usage_error as error:
-        error.show()
-        return 2
+        return _complain(_usage(error))
     return result if isinstance(result, int | Options) else 0
+
+
+def _usage(error: Any) -> str:
+    """One line: what is wrong, and where the right usage is told."""
+    path = error.ctx.command_path if error.ctx else "vllm-watchdog"
+    command = path.partition(" ")[2]
+    text = " ".join(error.format_message().split()).rstrip(".")
+    said = text[:1].lower() + text[1:]
+    return (
+        f"{command}: {said} (see `{path} --help`)" if command else f"{said} (see `{path} --help`)"
+    )
 
 
 def _start(options: Options) -> int:

@@ -12,7 +12,6 @@ app = typer.Typer(
         "Start with `vllm-watchdog run`: it needs no configuration, no root and no accelerator. "
         "Then, in another terminal: `status`, `alerts`, `query 'service_up'`."
     ),
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -27,7 +26,7 @@ app.command()(inputs.discover)
 app.command()(inputs.check)
 app.command()(inputs.collect)
 app.command()(inputs.classify)
-app.command()(explaining.faults)
+app.command(context_settings={"ignore_unknown_options": True})(explaining.faults)
 app.command()(running.record)
 app.command()(replaying.replay)
 app.command("test-rules")(replaying.test_rules)

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import ConfigError, HttpError, Place, Problem, WatchdogError
 from ..system import RealHttp
-from .output import AsJson, print_json, print_table
+from .output import AsJson, counted, note, print_json, print_table
 
 DEFAULT_URL = "http://127.0.0.1:9710"
 
@@ -29,15 +29,17 @@ def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
         print_json(doc)
         return
     head = f"vllm-watchdog {doc['version']}, mode {doc['mode']}, tick {doc['ticks']}"
-    print(f"{head}, up {doc['uptime']:.0f} s; {doc['firing']} alerts firing")
+    print(f"{head}, up {doc['uptime']:.0f} s; {counted(doc['firing'], 'alert')} firing")
     if doc["cards"]:
         heads = ("card", "vendor", "model", "present", "healthy", "load", "memory", "°C")
         print_table("cards", heads, ([_card(card).get(c) for c in _CARD] for card in doc["cards"]))
     if doc["services"]:
-        print_table("services", _SERVICE, [[s.get(c) for c in _SERVICE] for s in doc["services"]])
+        rows = [[s.get(c) for c in _SERVICE] for s in doc["services"]]
+        print_table("services", _SERVICE, rows, whole=("service", "url"))
     columns = ("collector", "state", "duration", "error")
     rows = [[c[column] for column in columns] for c in doc["collectors"]]
-    print_table("collectors", ("collector", "state", "seconds", "what it said"), rows)
+    print_table("collectors", ("collector", "state", "seconds", "what it said"), rows,
+                whole=("collector", "state"))  # fmt: skip
     if doc["outlets"]:
         rows = [[o["outlet"], o["lag"], o["error"]] for o in doc["outlets"]]
         print_table("outlets", ("outlet", "events waiting", "last error"), rows)
@@ -81,7 +83,8 @@ def alerts(
         (a["state"], a["alert"], _where(a), a["fired_at"] or a["active_at"], _summary(a))
         for a in found
     ]
-    print_table("", ("state", "alert", "where", "since", "summary"), rows)
+    heads = ("state", "alert", "where", "since", "summary")
+    print_table("", heads, rows, whole=("state", "alert"))
 
 
 def _where(alert: dict[str, Any]) -> str:
@@ -111,6 +114,8 @@ def query(
     data = _ask(url, f"/api/v1/query?{urlencode(parameters)}")
     if as_json:
         print_json(data)
+    elif not data["result"]:
+        note("no series fits: its name is not here, or no value meets the condition")
     elif data["resultType"] in ("scalar", "string"):
         print(data["result"][1])
     elif data["resultType"] == "vector":
@@ -132,15 +137,25 @@ def _series(metric: dict[str, str]) -> str:
     return f"{name}{{{labels}}}"
 
 
+_REASONS = {
+    "refused": "nothing listens",
+    "timeout": "no answer in time",
+    "tls": "TLS failed",
+    "broken": "no HTTP there, or no such host",
+}
+
+
 def _ask(url: str, path: str) -> Any:
     """The daemon's answer. Raises ConfigError, one line, when there is none or it refuses."""
     base = url.rstrip("/")
+    if not base.startswith(("http://", "https://")):
+        raise ConfigError(Problem(Place(url), "is no URL", f"write {DEFAULT_URL}"))
     try:
         response = RealHttp().request("GET", base + path, timeout=10.0)
     except HttpError as error:
         hint = "start it with `vllm-watchdog run`, or name it with --url or VLLM_WATCHDOG_URL"
-        why = "refused" if error.reason == "refused" else error.reason
-        raise ConfigError(Problem(Place(base), f"no daemon answers there ({why})", hint)) from error
+        text = f"no daemon answers there ({_REASONS.get(error.reason, error.reason)})"
+        raise ConfigError(Problem(Place(base), text, hint)) from error
     try:
         doc = json.loads(response.body)
     except ValueError as error:

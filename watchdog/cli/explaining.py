@@ -31,6 +31,8 @@ def faults(
     asked = " ".join(question).strip()
     if not asked:
         raise ConfigError(Problem(Place("faults"), "nothing is asked", "try: faults 79"))
+    if question[0].startswith("-") and not question[0][1:].isdigit():
+        raise ConfigError(Problem(Place("faults"), f"no such option: {question[0]}", "try: --help"))
     answers = list(explain(asked))
     if as_json:
         known = any(answer.known for answer in answers)

@@ -12,7 +12,7 @@ from ...collectors import COLLECTORS, PER_SERVICE, capture_function
 from ..errors import ConfigError, NoData, NotSupported, Place, Problem, SourceError
 from ..model import Event, Page, Sample
 from ..wire import dumps, number, plain
-from .output import AsJson, print_json, print_table, visible
+from .output import AsJson, counted, note, print_json, print_table, visible
 
 ConfigFile = Annotated[
     Path | None,
@@ -72,7 +72,8 @@ def check(
         for problem in report.problems:
             print(f"{problem.severity}: {problem}", file=sys.stderr)
         if not report.failed:
-            print(f"{report.rules} rules in {report.groups} groups, ready to run")
+            rules_said = counted(report.rules, "rule")
+            print(f"{rules_said} in {counted(report.groups, 'group')}, ready to run")
     if report.problems:
         raise typer.Exit(2 if report.failed else 1)
 
@@ -93,7 +94,9 @@ def collect(
 ) -> None:
     """Run one collector once, or read a captured output, and show what it says.
 
-    Exit status 1 when the source itself reports failure or nothing could be read.
+    Without --from the source is read on this machine; collectors of a vLLM server ask those that
+    run here or that the configuration names. Exit status 1 when the source itself reports failure,
+    is not on this node, or nothing could be read.
     """
     if name not in COLLECTORS:
         known = ", ".join(COLLECTORS)
@@ -136,13 +139,11 @@ def _live(name: str, config: Path | None, service: str | None) -> dict[str, Any]
     from ..system import System
 
     system = System()
-    chosen = [c for c in collectors_for(system, config) if c.name == name]
+    chosen = [c for c in collectors_for(system, config) if _is(c, name)]
     if service is not None:
         chosen = [c for c in chosen if c.scope.get("service") == service]
     if not chosen:
-        what = "no such service" if name in PER_SERVICE else "is switched off"
-        hint = "see `vllm-watchdog discover`" if name in PER_SERVICE else "see collectors: in it"
-        raise ConfigError(Problem(Place(service or name), what, hint))
+        raise ConfigError(_nothing_to_run(name, service))
     batches = [run_once(collector, system) for collector in chosen]
     errors = [batch.error for batch in batches if batch.error]
     return _reading(
@@ -151,6 +152,25 @@ def _live(name: str, config: Path | None, service: str | None) -> dict[str, Any]
         [e for batch in batches for e in batch.events],
         "; ".join(errors) or None,
     )
+
+
+def _is(collector: object, name: str) -> bool:
+    """Whether a collector is the one of that name; several may speak for one tool."""
+    module, kind = COLLECTORS[name]
+    own = type(collector)
+    return (own.__module__.rpartition(".")[2], own.__name__) == (module, kind)
+
+
+def _nothing_to_run(name: str, service: str | None) -> Problem:
+    """Why a collector has nothing to look at, and what to do."""
+    if service is not None:
+        hint = "`vllm-watchdog discover` lists them; --config FILE may name others"
+        return Problem(Place(name), f"nothing to ask at a service {service!r}", hint)
+    if name in PER_SERVICE:
+        hint = "start one, or name it under services: in --config FILE"
+        return Problem(Place(name), "no vLLM server to ask on this node", hint)
+    hint = f"collectors: {name}: enabled: in the configuration"
+    return Problem(Place(name), "is switched off", hint)
 
 
 def _reading(name: str, samples: Any, events: Any, error: str | None) -> dict[str, Any]:
@@ -180,12 +200,17 @@ def _show_reading(answer: dict[str, Any], *, as_json: bool) -> None:
         return
     if answer["error"]:
         print(f"{answer['collector']}: {answer['error']}", file=sys.stderr)
+    if not (answer["error"] or answer["samples"] or answer["events"]):
+        note(f"{answer['collector']}: the source answered, and there is nothing to say")
     if answer["samples"]:
         rows = [(s["name"], _labels(s["labels"]), s["value"]) for s in answer["samples"]]
-        print_table(answer["collector"], ("series", "labels", "value"), rows)
+        print_table(answer["collector"], _SERIES, rows, whole=("series", "value"))
     if answer["events"]:
         rows = [(e["kind"], _labels(e["labels"]), e["message"]) for e in answer["events"]]
-        print_table("events", ("kind", "labels", "message"), rows)
+        print_table("events", ("kind", "labels", "message"), rows, whole=("kind",))
+
+
+_SERIES = ("series", "labels", "value")
 
 
 def _labels(labels: dict[str, str]) -> str:
@@ -208,13 +233,17 @@ def classify(
     if source not in (None, "vllm", "kernel", "ascend"):
         place = Place(f"--source {source}")
         raise ConfigError(Problem(place, "no such source", "vllm, kernel or ascend"))
+    silent = True
     for record in read(_read(file), source):
+        silent = False
         doc = record.document()
         if as_json:
             print(dumps(plain(doc)))
         else:
             text = visible(doc["text"])
             print(f"{doc['line']:>7}  {doc['severity']:<8}  {doc['kind']:<22}  {text}")
+    if silent:
+        note(f"{file}: no record that means something")
 
 
 def _read(file: Path) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -11,7 +12,7 @@ import typer
 
 from ..errors import ConfigError, Place, Problem
 from .asking import DEFAULT_URL, Url, _ask
-from .output import AsJson, print_json, print_table, visible
+from .output import AsJson, counted, print_json, print_table, visible
 
 
 def test_incidents(
@@ -33,7 +34,7 @@ def test_incidents(
     if problems:
         raise ConfigError(problems)
     table, findings = Table(), []
-    for incident in incidents:
+    for incident in _with_progress(incidents):
         judged = judge(incident, play(incident))
         table.add(judged)
         findings += judged
@@ -44,23 +45,36 @@ def test_incidents(
             whom = f" [{finding.service}]" if finding.service else ""
             for problem in finding.problems:
                 print(f"WRONG {finding.file}{whom}: {problem}")
-        _print_matrix("causes: expected (rows) and named", table.causes)
-        _print_matrix("acts: expected (rows) and let through", table.acts)
-        needless = table.needless
-        print(f"{len(incidents)} incidents, {table.right} right, {table.wrong} wrong; "
-              f"{needless} acts where none was due")  # fmt: skip
+        _print_counts("causes", ("expected", "named", "times"), table.causes)
+        _print_counts("acts", ("expected", "let through", "times"), table.acts)
+        print(f"{counted(len(incidents), 'incident')}, {counted(len(findings), 'answer')}: "
+              f"{table.right} right, {table.wrong} wrong; "
+              f"{counted(table.needless, 'act')} where none was due")  # fmt: skip
     if table.wrong:
         raise typer.Exit(1)
 
 
-def _print_matrix(title: str, counts: Mapping[str, Mapping[str, int]]) -> None:
-    columns = sorted({got for row in counts.values() for got in row})
+def _with_progress(incidents: list[Any]) -> Iterable[Any]:
+    """The incidents, one after the other; a bar tells a person at a terminal how far it is."""
+    if not sys.stderr.isatty():
+        return incidents
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(incidents, "playing", console=Console(stderr=True), transient=True)
+
+
+def _print_counts(
+    title: str, heads: tuple[str, str, str], counts: Mapping[str, Mapping[str, int]]
+) -> None:
+    """The table of expected and got as a list of its cells: as narrow as any terminal."""
     rows = [
-        [wanted, *(str(row[got]) if row.get(got) else "" for got in columns)]
+        (wanted, got, times)
         for wanted, row in sorted(counts.items())
+        for got, times in sorted(row.items())
     ]
     if rows:
-        print_table(title, ("", *columns), rows)
+        print_table(title, heads, rows)
 
 
 def explain(

@@ -18,23 +18,49 @@ def print_json(doc: Any) -> None:
     print(dumps(doc, indent=2))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; on a terminal with lines and colours, else plain columns. Control characters in
-    cells are shown, never sent to the terminal."""
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    whole: Sequence[str] = (),
+) -> None:
+    """A table as wide as the terminal; elsewhere every row is one line, however long.
+
+    The columns named in ``whole`` are broken only where nothing else gives way. Control characters
+    in cells are shown, never sent to the terminal.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    terminal = sys.stdout.isatty()
+    console = Console(highlight=False, width=None if terminal else _WIDE)
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in whole)
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
-    if not sys.stdout.isatty():
-        console.width = 200
-    console.print(table)
+    if terminal:
+        console.print(table)
+        return
+    with console.capture() as text:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in text.get().splitlines()))
+
+
+_WIDE = 100_000  # no table is wider; what is read by a program is not folded
+
+
+def note(text: str) -> None:
+    """A word for a person about an empty answer, on standard error: standard output stays empty."""
+    print(f"vllm-watchdog: {text}", file=sys.stderr)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 alert``, ``2 alerts``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def visible(cell: object) -> str:

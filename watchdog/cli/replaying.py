@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..wire import dumps
-from .output import AsJson, print_table
+from .output import AsJson, counted, print_table
 
 
 def replay(
@@ -31,7 +31,7 @@ def replay(
         print(dumps(result.doc, indent=2))
     else:
         doc = result.doc
-        print(f"{doc['ticks']} ticks from {doc['from']} to {doc['to']}")
+        print(f"{counted(doc['ticks'], 'tick')} from {doc['from']} to {doc['to']}")
         rows = [
             (
                 t["time"],
@@ -43,7 +43,9 @@ def replay(
             for t in doc["transitions"]
         ]
         if rows:
-            print_table("", ("time", "alert", "where", "change", "value"), rows)
+            print_table(
+                "", ("time", "alert", "where", "change", "value"), rows, whole=("time", "alert")
+            )
         else:
             print("no alert changed its state")
     if result.difference:
@@ -83,6 +85,6 @@ def test_rules(
     else:
         for finding in findings:
             print(finding, file=sys.stderr)
-        print(f"{len(files)} files, {len(findings)} findings")
+        print(f"{counted(len(files), 'file')}, {counted(len(findings), 'finding')}")
     if findings:
         raise typer.Exit(1)
