@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.support.incidents import ONE, SPARE, STANDBY, event_kinds, incident, series
+from vllm_watchdog.watchdog.assembly import observing, shipped_rules
 from vllm_watchdog.watchdog.cases import Healer, healing
+from vllm_watchdog.watchdog.config import parse as parse_config
 from vllm_watchdog.watchdog.engine import Engine, EngineSettings
 from vllm_watchdog.watchdog.incidents import Played, play
 from vllm_watchdog.watchdog.incidents.collecting import Collecting
 from vllm_watchdog.watchdog.incidents.noise import Noise
 from vllm_watchdog.watchdog.incidents.playing import START, Answer, _shipped
 from vllm_watchdog.watchdog.model import Alert, Inputs, OutcomeStatus, Request, Tick
+from vllm_watchdog.watchdog.recording import Manifest, Recorder
+from vllm_watchdog.watchdog.replay import replay
+from vllm_watchdog.watchdog.rulepack import load as load_rules
 from vllm_watchdog.watchdog.wire import decisions_doc
 
 GONE = series(up="1x11 0x400", probe="1x11 0x400")
@@ -289,6 +295,26 @@ def test_equal_inputs_give_equal_decisions() -> None:
         documents.append([decisions_doc(t, engine.step(t, inputs(t.number))) for t in ticks])
 
     assert documents[0] == documents[1]
+
+
+def test_a_recording_is_replayed_to_the_same_decisions(tmp_path: Path) -> None:
+    text = f"mode: act\nservices: {SPARE}\n"
+    config = observing(parse_config(text))  # as the daemon decides while it carries nothing out
+    rules = [(f"{n:02d}-{path.name}", path.read_bytes()) for n, path in enumerate(shipped_rules())]
+    urgent = config.rules.urgent
+    manifest = Manifest("0", START, 5.0, 300.0, ("*",), urgent, {}, tuple(n for n, _ in rules))
+    engine = Engine(EngineSettings(), load_rules(shipped_rules(), ("*",)).groups,
+                    healing=healing(config))  # fmt: skip
+    collecting = Collecting(incident(LOST, SPARE), START, Noise())
+    with Recorder(tmp_path / "r", manifest, text, rules) as recorder:
+        for step in range(30):
+            tick = Tick(step, step * 5.0, START + step * 5)
+            inputs = Inputs(tuple(collecting.regular(step * 5.0, step)))
+            recorder.write(tick, inputs, engine.step(tick, inputs))
+    again = replay(tmp_path / "r")
+
+    assert again.difference == ""
+    assert "remediation_would" in [event["kind"] for event in again.doc["events"]]
 
 
 def test_a_saved_state_of_another_version_is_refused() -> None:

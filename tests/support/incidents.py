@@ -51,6 +51,8 @@ SHORT = {
     "peer": 'peer_reachable{peer="node-2"}',
     "canary": 'service_canary_success{service="chat"}',
     "ecc": 'accelerator_ecc_errors_total{vendor="nvidia",card="0000:53:00",kind="uncorrectable"}',
+    "phase": 'service_phase{service="chat",phase="stopped"}',
+    "process": 'service_process_up{service="chat"}',
     "awake": 'vllm:engine_sleep_state{service="chat",sleep_state="awake"}',
     "healthy": 'accelerator_healthy{vendor="nvidia",card="0000:53:00"}',
 }

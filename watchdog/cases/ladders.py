@@ -77,6 +77,9 @@ class Ladders:
         leads = destination(sight, act, case.service, cards, self.guard.quarantined, taken)
         kind: Kind = "traffic" if leads.standby else ACTS[act].kind
         operation = self.people.current.get(case.service)
+        other = _other(operation.word, operation.who) if operation is not None else ""
+        if not other and kind == "restart" and own is not None and own.operation == "start":
+            other = "the server is starting"
         asked = Asked(
             act,
             kind,
@@ -87,7 +90,7 @@ class Ladders:
             case.mode,
             first=case.rung == 0,
             destination=leads.refusal,
-            other=_other(operation.word, operation.who) if operation is not None else "",
+            other=other,
             warming="" if self._warm(sight, diagnosis.alert) else "the rule is not warm yet",
             unknown=unknown(sight, diagnosis, own),
             precondition=unproved(sight, diagnosis, own, act, moves_traffic=kind == "traffic"),

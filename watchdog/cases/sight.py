@@ -188,8 +188,7 @@ _SPAN = 300_000  # milliseconds
 _RECENT = 60_000  # milliseconds in which a reading still says something though it has ended
 _PHASES = {
     "starting": "start", "loading": "start", "compiling": "start", "sleeping": "sleep",
-    "paused": "pause", "draining": "drain", "stopped": "stop", "stopping": "stop",
-    "restarting": "restart", "reloading": "start",
+    "paused": "pause", "draining": "drain", "restarting": "restart", "reloading": "start",
 }  # fmt: skip
 
 
