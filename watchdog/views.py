@@ -5,8 +5,10 @@ Everything is read under the daemon's lock and given as plain values; nothing is
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +16,36 @@ from . import promql
 from .api import CollectorFigures, OutletFigures, Snapshot
 from .daemon import Daemon
 from .engine import CollectorState
-from .errors import ConfigError, Place, Problem
+from .errors import ConfigError, Place, Problem, WatchdogError
 from .explain import explain
 from .model import NAME, Json, Labels, Sample, StoredEvent, labelset
-from .promql import PromqlError, Scalar, String, Value, Vector
+from .promql import EvaluationError, PromqlError, Scalar, String, Value, Vector
 from .rules import ALERTS, RECORDER
-from .system import hostname
+from .system import Clock, hostname
 from .version import version
 from .wire import alert_doc, moment, number
 
 if TYPE_CHECKING:
     from .compat import Family
+
+
+PATIENCE = 2.0  # seconds that a person's query may hold up the engine
+TURN = 6.0  # seconds that it waits for those before it
+
+
+class _Patience:
+    """Ends a query that takes too long. Raises EvaluationError when called then."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._end = clock.mono() + PATIENCE
+
+    def __call__(self) -> None:
+        if self._clock.mono() > self._end:
+            raise EvaluationError(
+                f"takes longer than {PATIENCE:g} s: name fewer series, a shorter range or a "
+                "larger step"
+            )
 
 
 class DaemonViews:
@@ -33,6 +54,7 @@ class DaemonViews:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._version = version()
+        self._asking = threading.Lock()
 
     def snapshot(self) -> Snapshot:
         """The daemon as of its last finished tick."""
@@ -83,26 +105,42 @@ class DaemonViews:
         """See Views.query."""
         return self._evaluate(
             expr,
-            lambda tree, window, now: promql.query(tree, window, now if at_ms is None else at_ms),
+            lambda tree, window, now, watch: promql.query(
+                tree, window, now if at_ms is None else at_ms, watch=watch
+            ),
         )
 
     def query_range(self, expr: str, start_ms: int, end_ms: int, step_ms: int) -> Json:
         """See Views.query_range."""
         return self._evaluate(
             expr,
-            lambda tree, window, _now: promql.query_range(tree, window, start_ms, end_ms, step_ms),
+            lambda tree, window, _now, watch: promql.query_range(
+                tree, window, start_ms, end_ms, step_ms, watch=watch
+            ),
         )
 
     def _evaluate(self, expr: str, run: Any) -> Json:
         try:
             tree = promql.load(expr)
-            with self._daemon.lock:
+            with self._turn(), self._daemon.lock:
                 engine = self._daemon.engine
-                return result_doc(run(tree, engine.window, engine.ms))
+                watch = _Patience(self._daemon.system.clock)
+                found = run(tree, engine.window, engine.ms, watch)
+            return result_doc(found)
         except PromqlError as error:
             raise ConfigError(
                 Problem(Place("query", error.line, error.column), error.message)
             ) from error
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One question at a time, so that a tick never waits for more than one."""
+        if not self._asking.acquire(timeout=TURN):
+            raise WatchdogError("other queries are being answered: ask again")
+        try:
+            yield
+        finally:
+            self._asking.release()
 
     def alerts(self) -> Sequence[Json]:
         """See Views.alerts."""

@@ -7,6 +7,7 @@ the epoch. Nothing here reads a clock.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,7 +19,7 @@ from .errors import EvaluationError, ParseError
 from .nodes import Node, ValueType
 from .nodes import String as StringNode
 from .parser import parse
-from .plan import Context, Op, ScalarOp, VectorOp
+from .plan import Budget, Context, Op, ScalarOp, VectorOp
 from .tree import depth, has_negative_zero
 from .typecheck import value_type
 from .values import Matrix, Scalar, String, Value, Vector
@@ -28,6 +29,8 @@ MAX_STEPS = 11_000
 
 MAX_DEPTH = 200
 """Operations that may build on each other: ``a + b + c`` are two."""
+
+Watch = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,9 @@ class Prepared:
         self._lookback = lookback_ms
         self._step = step_ms
 
-    def query(self, ms: int) -> Value:
+    def query(self, ms: int, watch: Watch | None = None) -> Value:
         """The value as of ``ms``. Raises EvaluationError."""
-        context = Context(ms, ms, 1, self._lookback, self._step)
+        context = Context(ms, ms, 1, self._lookback, self._step, Budget(watch))
         op = self._op
         if op is None:
             return String(ms, text(self.expr.node))
@@ -74,7 +77,9 @@ class Prepared:
             )
         )
 
-    def query_range(self, start_ms: int, end_ms: int, step_ms: int) -> Matrix:
+    def query_range(
+        self, start_ms: int, end_ms: int, step_ms: int, watch: Watch | None = None
+    ) -> Matrix:
         """The values at ``start_ms``, ``start_ms + step_ms`` … ``end_ms``, sorted by label set."""
         op = self._op
         if not isinstance(op, ScalarOp | VectorOp):
@@ -85,13 +90,16 @@ class Prepared:
             raise EvaluationError("a range query needs a positive step and an end after its start")
         if (end_ms - start_ms) // step_ms + 1 > MAX_STEPS:
             raise EvaluationError(f"more than {MAX_STEPS} points per series: use a larger step")
-        context = Context(start_ms, end_ms, step_ms, self._lookback, self._step)
+        context = Context(start_ms, end_ms, step_ms, self._lookback, self._step, Budget(watch))
         series: dict[Labels, list[tuple[int, float]]] = {}
         for now in range(start_ms, end_ms + 1, step_ms):
+            context.budget.spend(1)
             if isinstance(op, ScalarOp):
                 series.setdefault((), []).append((now, op.number(now, context)))
                 continue
-            for labels, value in zip(*op.vector(now, context), strict=True):
+            columns = op.vector(now, context)
+            context.budget.spend(len(columns[1]))
+            for labels, value in zip(*columns, strict=True):
                 series.setdefault(labels, []).append((now, value))
         return Matrix(sorted(series.items()))
 
@@ -128,9 +136,14 @@ def query(
     *,
     lookback_ms: int = LOOKBACK,
     step_ms: int = MINUTE,
+    watch: Watch | None = None,
 ) -> Value:
-    """The value of an expression as of ``ms``. Raises EvaluationError."""
-    return Evaluator(window, lookback_ms=lookback_ms, step_ms=step_ms).prepare(expr).query(ms)
+    """The value of an expression as of ``ms``. Raises EvaluationError.
+
+    ``watch`` is called while it is evaluated, and ends that by raising.
+    """
+    prepared = Evaluator(window, lookback_ms=lookback_ms, step_ms=step_ms).prepare(expr)
+    return prepared.query(ms, watch)
 
 
 def query_range(
@@ -142,7 +155,8 @@ def query_range(
     *,
     lookback_ms: int = LOOKBACK,
     subquery_step_ms: int = MINUTE,
+    watch: Watch | None = None,
 ) -> Matrix:
     """The values of an expression at each step from start to end. Raises EvaluationError."""
     evaluator = Evaluator(window, lookback_ms=lookback_ms, step_ms=subquery_step_ms)
-    return evaluator.prepare(expr).query_range(start_ms, end_ms, step_ms)
+    return evaluator.prepare(expr).query_range(start_ms, end_ms, step_ms, watch)

@@ -19,9 +19,33 @@ from .values import Columns
 METADATA = frozenset({"__name__", "__type__", "__unit__"})
 """The labels that name a metric: they go when a value no longer is that metric's."""
 
+MAX_SAMPLES = 5_000_000
+"""Samples that one evaluation may read or make: some seconds' work."""
+
 _KEPT = 20_000  # label sets whose derivation is kept; beyond that the cache starts afresh
 
 T = TypeVar("T")
+
+
+class Budget:
+    """What one evaluation may cost. ``watch`` is called again and again and may raise to end it."""
+
+    __slots__ = ("left", "watch")
+
+    def __init__(self, watch: Callable[[], None] | None = None) -> None:
+        self.left = MAX_SAMPLES
+        self.watch = watch
+
+    def spend(self, samples: int) -> None:
+        """Count samples about to be used. Raises EvaluationError when they are too many."""
+        self.left -= samples
+        if self.left < 0:
+            raise EvaluationError(
+                f"needs more than {MAX_SAMPLES} samples: name fewer series, a shorter range or a "
+                "larger step"
+            )
+        if self.watch is not None:
+            self.watch()
 
 
 class Context:
@@ -31,19 +55,30 @@ class Context:
     a subquery. ``memo`` holds what operations keep for the length of this evaluation.
     """
 
-    __slots__ = ("default_step", "end", "first", "last", "lookback", "memo", "start", "step")
+    __slots__ = (
+        "budget", "default_step", "end", "first", "last", "lookback", "memo", "start", "step",
+    )  # fmt: skip
 
-    def __init__(self, start: int, end: int, step: int, lookback: int, default_step: int) -> None:
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        step: int,
+        lookback: int,
+        default_step: int,
+        budget: Budget | None = None,
+    ) -> None:
         self.start = self.first = start
         self.end = self.last = end
         self.step = step
         self.lookback = lookback
         self.default_step = default_step
+        self.budget = budget or Budget()
         self.memo: dict[object, Any] = {}
 
     def within(self, start: int, end: int, step: int) -> Context:
         """The context of a part that is evaluated at other moments."""
-        inner = Context(start, end, step, self.lookback, self.default_step)
+        inner = Context(start, end, step, self.lookback, self.default_step, self.budget)
         inner.first, inner.last = self.first, self.last
         return inner
 

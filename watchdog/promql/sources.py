@@ -49,7 +49,9 @@ class Select(VectorOp):
 
     def vector(self, now: int, context: Context) -> Columns:
         """The last values within the lookback."""
-        return self._selection.at(self._moment(now, context), context.lookback)
+        columns = self._selection.at(self._moment(now, context), context.lookback)
+        context.budget.spend(1 + len(columns[1]))
+        return columns
 
 
 class Timestamp(VectorOp):
@@ -63,6 +65,7 @@ class Timestamp(VectorOp):
     def vector(self, now: int, context: Context) -> Columns:
         """The times of the last samples within the lookback."""
         times = self._selection.times_at(self._moment(now, context), context.lookback)
+        context.budget.spend(1 + len(times))
         labels = self._selection.labels
         found = [
             (each, ms / 1000) for each, ms in zip(labels, times, strict=True) if ms is not None
@@ -94,7 +97,9 @@ class SelectRange(Ranged):
     def samples(self, now: int, context: Context) -> list[Samples]:
         """The samples in the range, staleness markers left out."""
         end = self.moment(now, context)
-        return self.selection.samples(end - self.range, end)
+        found = self.selection.samples(end - self.range, end)
+        context.budget.spend(1 + sum(len(times) for _, times, _ in found))
+        return found
 
 
 class Subquery(Ranged):
@@ -129,6 +134,7 @@ class Subquery(Ranged):
         series: dict[Labels, Samples] = {}
         for now in range(inner.start, inner.end + 1, step):
             labels, values = self._inner.vector(now, inner)
+            context.budget.spend(1 + len(values))
             for each, value in zip(labels, values, strict=True):
                 entry = series.get(each)
                 if entry is None:
@@ -173,6 +179,7 @@ class RangeCall(VectorOp):
         frame = Frame(end - self._source.range, end, now, param)
         if self._slider is not None:
             columns = self._slider.vector(frame)
+            context.budget.spend(1 + len(columns[1]))
         else:
             columns = self._computed(frame, self._source.samples(now, context))
         if self._names is None or not columns[0]:
