@@ -6,7 +6,8 @@ A log of so many GiB (lines of a busy vLLM server with ``--rate`` fault lines, o
 over) is followed from its beginning by the collector as the daemon runs it: a budget a run, a
 checkpoint after each. Peak memory is compared with that of a small log caught up first. The last
 line is one JSON object: ``gib``, ``mib_per_second``, ``mib_per_cpu_second``, ``seconds``, ``runs``,
-``events``, ``rss_small_mib`` (peak after the small log), ``rss_peak_mib`` (at the end), ``grown_mib``.
+``events``, ``rss_small_mib`` (peak after the small log), ``rss_peak_mib`` (at the end) and
+``grown_mib``.
 """
 
 from __future__ import annotations

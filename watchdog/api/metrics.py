@@ -7,15 +7,20 @@ from __future__ import annotations
 
 OWN = (
     "accelerator_",
+    "accelerators_",
+    "ddr_",
     "host_",
     "l3_",
     "log_events_total",
+    "log_requests_total",
+    "memory_allocator_",
     "memory_fragmentation_",
     "numa_",
     "peer_",
     "process_",
     "schedule_",
     "service_",
+    "vllm_orphan_processes",
     "watchdog_",
 )
 """Beginnings of the names that this project gives; a foreign name's type is unknown here."""
