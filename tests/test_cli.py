@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.daemon import COMMAND
 from tests.support.gpus import answer
 from vllm_watchdog.watchdog.cli import run
 from vllm_watchdog.watchdog.cli.output import print_table
 from vllm_watchdog.watchdog.options import Options
+from vllm_watchdog.watchdog.system import RealHttp, Response
 
 COMMANDS = (
     "run",
@@ -228,3 +233,44 @@ def test_on_a_narrow_terminal_the_columns_named_whole_are_not_broken(
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert any(name in line for line in lines)
     assert max(map(len, lines)) <= 60
+
+
+@pytest.mark.parametrize("words", [["status"], ["alerts"], ["query", "up"]])
+@pytest.mark.parametrize("answer_text", ["{}", "[3]", '"x"', "null", "[" * 100_000])
+def test_an_answer_of_another_program_is_one_line_and_exit_2(
+    words: list[str],
+    answer_text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def request(self: RealHttp, *words: object, **options: object) -> Response:
+        return Response(200, answer_text.encode())
+
+    monkeypatch.setattr(RealHttp, "request", request)
+
+    assert run(words) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("redirect", [">/dev/full", ">&-", "| head -c1 >/dev/null"])
+def test_an_answer_that_nobody_can_take_is_no_traceback(redirect: str) -> None:
+    line = f"set -o pipefail; {shlex.join([*COMMAND, 'faults', '79'])} {redirect}"
+
+    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=60, check=False)
+
+    assert (done.returncode, b"Traceback" in done.stderr) == (2 * ("full" in redirect), False)
+    assert len(done.stderr.splitlines()) == ("full" in redirect)
+
+
+def test_a_terminal_without_the_characters_gets_escapes() -> None:
+    words = [*COMMAND, "check", "no-such-\N{SNOWMAN}.yaml"]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    done = subprocess.run(words, capture_output=True, timeout=60, env=env, check=False)
+
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_an_endless_capture_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["collect", "nvidia_smi", "--from", "/dev/zero"]) == 2
+    assert "is larger than" in capsys.readouterr().err

@@ -6,6 +6,7 @@ only); 2 bad usage, bad input, no daemon where one is needed: one line each, no 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -23,19 +24,33 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Run one command and return its exit status; messages for a person go to standard error."""
+    _streams()
     try:
         result = _command(argv)
+        sys.stdout.flush()
         return _start(result) if isinstance(result, Options) else result
     except ConfigError as error:
         return _complain(*(str(problem) for problem in error.problems))
     except WatchdogError as error:
         return _complain(str(error))
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # the latter is the libraries' way to say the same
         # The reader of our output went away (`| head`): nothing is wrong and nobody is listening.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # what reads inputs has told its own: this is the way out
+        return _complain(f"cannot write the answer: {error.strerror or error}")
     except KeyboardInterrupt:
         return 130
+
+
+def _streams() -> None:
+    """Closed streams swallow; characters that a terminal lacks are written as escapes."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _command(argv: Sequence[str]) -> int | Options:
@@ -86,6 +101,7 @@ _LIBRARIES = frozenset({"typer", "click", "rich", "shellingham"})
 
 
 def _complain(*lines: str) -> int:
-    for line in lines:
-        print(f"vllm-watchdog: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        for line in lines:
+            print(f"vllm-watchdog: {line}", file=sys.stderr)
     return 2

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from ..documents import json_of
 from ..errors import ConfigError, HttpError, Place, Problem, WatchdogError
 from ..system import RealHttp
 from .output import AsJson, counted, note, print_json, print_table
@@ -24,7 +25,7 @@ Url = Annotated[
 
 def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Say how the node stands: cards, services, collectors, outlets."""
-    doc = _ask(url, "/api/v1/status")
+    doc = _ask(url, "/api/v1/status", _STATUS)
     if as_json:
         print_json(doc)
         return
@@ -72,7 +73,8 @@ def alerts(
     if state not in (None, "pending", "firing", "resolved"):
         place = Place(f"--state {state}")
         raise ConfigError(Problem(place, "no such state", "pending, firing or resolved"))
-    found = [a for a in _ask(url, "/api/v1/alerts") if state in (None, a["state"])]
+    told = _ask(url, "/api/v1/alerts", _ALERT, many=True)
+    found = [alert for alert in told if state in (None, alert["state"])]
     if as_json:
         print_json(found)
         return
@@ -111,7 +113,8 @@ def query(
 ) -> None:
     """Evaluate a PromQL expression over what the node has seen in the last minutes."""
     parameters = {"query": expr, **({"time": time} if time else {})}
-    data = _ask(url, f"/api/v1/query?{urlencode(parameters)}")
+    path = f"/api/v1/query?{urlencode(parameters, errors='replace')}"
+    data = _ask(url, path, frozenset({"resultType", "result"}))
     if as_json:
         print_json(data)
     elif not data["result"]:
@@ -145,8 +148,17 @@ _REASONS = {
 }
 
 
-def _ask(url: str, path: str) -> Any:
-    """The daemon's answer. Raises ConfigError, one line, when there is none or it refuses."""
+_STATUS = frozenset(
+    "version mode ticks uptime firing cards services collectors outlets".split()  # noqa: SIM905
+)
+_ALERT = frozenset("state alert labels annotations fired_at active_at".split())  # noqa: SIM905
+
+
+def _ask(url: str, path: str, keys: frozenset[str] = frozenset(), *, many: bool = False) -> Any:
+    """The daemon's answer: an object with these keys, or a list of such.
+
+    Raises ConfigError, one line, when there is none, it refuses, or it is another program's.
+    """
     base = url.rstrip("/")
     if not base.startswith(("http://", "https://")):
         raise ConfigError(Problem(Place(url), "is no URL", f"write {DEFAULT_URL}"))
@@ -157,11 +169,17 @@ def _ask(url: str, path: str) -> Any:
         text = f"no daemon answers there ({_REASONS.get(error.reason, error.reason)})"
         raise ConfigError(Problem(Place(base), text, hint)) from error
     try:
-        doc = json.loads(response.body)
+        doc = json_of(response.body)
     except ValueError as error:
         text = f"is no vllm-watchdog (HTTP {response.status}, no JSON)"
         raise ConfigError(Problem(Place(base), text, "check --url")) from error
     if response.status != 200 or not isinstance(doc, dict | list):
         message = doc.get("error", "") if isinstance(doc, dict) else ""
         raise WatchdogError(message or f"{base}: HTTP {response.status}")
-    return doc["data"] if isinstance(doc, dict) and "data" in doc else doc
+    found = doc["data"] if isinstance(doc, dict) and "data" in doc else doc
+    items = found if isinstance(found, list) else [found]
+    fits = isinstance(found, list) is many
+    if not fits or not all(isinstance(item, dict) and keys <= item.keys() for item in items):
+        text = "is no vllm-watchdog of this version: it answers in another form"
+        raise ConfigError(Problem(Place(base), text, "check --url"))
+    return found

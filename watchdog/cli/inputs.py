@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from ...collectors import COLLECTORS, PER_SERVICE, capture_function
 from ..errors import ConfigError, NoData, NotSupported, Place, Problem, SourceError
 from ..model import Event, Page, Sample
+from ..system import read_input
 from ..wire import dumps, number, plain
 from .output import AsJson, counted, note, print_json, print_table, visible
+
+if TYPE_CHECKING:
+    from ..logrecords import LogRecord
+    from ..logs import Classifier
+
+MAX_CAPTURE = 64 * 1024 * 1024  # bytes of a captured output
+PIECE = 64 * 1024 * 1024  # bytes of a log read at a time
 
 ConfigFile = Annotated[
     Path | None,
@@ -228,13 +238,13 @@ def classify(
 
     With --json each line is one object: kind, severity, line, text, time, fields.
     """
-    from ..logs import classify as read
+    from ..logs import Classifier
 
     if source not in (None, "vllm", "kernel", "ascend"):
         place = Place(f"--source {source}")
         raise ConfigError(Problem(place, "no such source", "vllm, kernel or ascend"))
     silent = True
-    for record in read(_read(file), source):
+    for record in sorted(_records(file, Classifier(source)), key=lambda record: record.line):
         silent = False
         doc = record.document()
         if as_json:
@@ -246,10 +256,35 @@ def classify(
         note(f"{file}: no record that means something")
 
 
-def _read(file: Path) -> bytes:
-    if str(file) == "-":
-        return sys.stdin.buffer.read()
+def _records(file: Path, reader: Classifier) -> Iterator[LogRecord]:
+    """The records of a log of any length, read in pieces."""
     try:
-        return file.read_bytes()
+        with _opened(file) as stream:
+            while piece := stream.read(PIECE):
+                yield from reader.feed(piece)
     except OSError as error:
-        raise ConfigError(Problem(Place(str(file)), f"cannot be read: {error.strerror}")) from error
+        raise _unreadable(file, error.strerror or str(error)) from error
+    yield from reader.feed(b"\n")
+    yield from reader.finish()
+
+
+def _read(file: Path) -> bytes:
+    """A captured output. Raises ConfigError for one that no tool prints."""
+    try:
+        if str(file) == "-":
+            data = sys.stdin.buffer.read(MAX_CAPTURE + 1)
+        else:
+            data = read_input(file, MAX_CAPTURE, patience=30.0)
+    except OSError as error:
+        raise _unreadable(file, error.strerror or str(error)) from error
+    if len(data) > MAX_CAPTURE:
+        raise _unreadable(file, f"is larger than {MAX_CAPTURE} bytes")
+    return data
+
+
+def _opened(file: Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    return contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
+
+
+def _unreadable(file: Path, reason: str) -> ConfigError:
+    return ConfigError(Problem(Place(str(file)), f"cannot be read: {reason}"))
