@@ -12,21 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timezone, tzinfo
 from functools import lru_cache
-from typing import Any
 
 from . import logcann, logdevices, logmemory, logserver
 from .logcann import Failure
 from .logdevices import raw_kind
 from .loggroups import Clock, Groups, Happening
-from .logheads import NO_HEAD, Calendar, Head, head, plain
+from .logheads import NO_HEAD, Calendar, Head, head
 from .logpatterns import Pattern, shipped
 from .logrecords import MAX_LINE, MAX_TEXT, Around, Found, LogRecord, exception, groups
 from .logscan import Scanner, scanner
+from .logtext import is_plain, line_text, without_nul, without_prompts
+from .logwriters import Writers
 
 BLOCK = 1024 * 1024  # bytes scanned at once
 TRACEBACK = 200  # lines of a traceback that are looked at for its exception
 LINE = 100  # bytes of a line, where lines are not counted
-STALL_ROW = 75.0  # seconds within which the next notice of a stall is one more in a row
 
 _FINISHERS = {
     **logcann.FINISHERS,
@@ -36,13 +36,6 @@ _FINISHERS = {
 }
 _FOLDED = re.compile(r"\[repeated (\d+)x across cluster\]")
 _ECHO = re.compile(r"\s*(?:raise\b|f?[\"'])")
-_QUIET = re.compile(rb"\b(?:INFO|DEBUG)[ :]")
-_NOT_PLAIN = re.compile(rb"\b(?:INFO|DEBUG)[ :]|[\])]   |[\r\x1b]")
-_SECRET_WORDS = ("prompt", "messages", "Received request", "Dumping ", "SchedulerOutput", "NewReq")
-_SECRET = re.compile(
-    r"(?s)(Received request \S+?:|Dumping (?:input data|scheduler output)[^:]*?:?|"
-    r"prompt(?:_token_ids)?\s*[=:]|messages\s*[=:]|SchedulerOutput\(|NewRequestData\().*"
-)
 
 
 @dataclass(slots=True)
@@ -87,8 +80,7 @@ class Classifier:
     _line: int = 0
     _groups: Groups = field(default_factory=Groups)
     _echoes: list[_Echo] = field(default_factory=list)
-    _stalls: dict[int | None, tuple[int, float | None]] = field(default_factory=dict)
-    _identity: dict[int | None, dict[str, Any]] = field(default_factory=dict)
+    _writers: Writers = field(default_factory=Writers)
     _clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
@@ -109,7 +101,7 @@ class Classifier:
 
     def feed(self, data: bytes) -> list[LogRecord]:
         """Take more of the log; return the events that it tells. A cut last line waits."""
-        data = self._rest + _clean(data)
+        data = self._rest + without_nul(data)
         cut = data.rfind(b"\n") + 1
         if not cut and len(data) > BLOCK:
             data, cut = data[:MAX_LINE] + b"\n", MAX_LINE + 1  # a line without end
@@ -175,7 +167,7 @@ class Classifier:
                 continue
             if pattern.raw_unless is not None and pattern.raw_unless.search(block, start, stop):
                 continue
-            if not pattern.kernel and not _is_plain(pattern, block, start, match.start()):
+            if not pattern.kernel and not is_plain(pattern, block, start, match.start()):
                 return False
             if not pattern.within and (not pattern.cann or pattern.finish == "opens"):
                 self.passed[raw_kind(pattern, match)] += 1
@@ -193,7 +185,7 @@ class Classifier:
         line: int,
     ) -> None:
         """Read one line that holds some literal."""
-        text = self._text(block, start, stop, literals)
+        text = line_text(block[start:stop], [self._literals[literal] for literal in literals])
         begin: Head | None = None
         for place in places:
             pattern = self._patterns[place]
@@ -223,19 +215,6 @@ class Classifier:
                 self.recognised += 1
                 return
 
-    def _text(self, block: bytes, start: int, stop: int, literals: list[int]) -> str:
-        """The line as text: of a very long one its two ends, of one that a progress bar wrote over
-        again and again the last writing."""
-        raw = block[start:stop]
-        if len(raw) > MAX_LINE:
-            raw = raw[: MAX_LINE // 2] + b" ... " + raw[-MAX_LINE // 2 :]
-        text = plain(raw.decode("utf-8", "replace"))
-        if "\r" in text:
-            last = text.rpartition("\r")[2]
-            if any(self._literals[literal] in last for literal in literals):
-                return last
-        return text
-
     def _leads(self, pattern: Pattern, text: str, begin: Head) -> bool:
         """A quiet line counts only where the words stand at the beginning of its message."""
         if not pattern.kind or "vllm" not in pattern.sources:
@@ -256,7 +235,7 @@ class Classifier:
         if finisher is not None:
             finisher(found)
         elif pattern.finish:
-            self._remembering(found, time)
+            self._writers.remember(found, time, self._groups)
         if not found.kind:
             return False
         if not pattern.kernel:
@@ -298,9 +277,7 @@ class Classifier:
         return None
 
     def _event(self, found: Found, line: int, time: float | None) -> Happening:
-        text = found.text
-        if any(word in text for word in _SECRET_WORDS):
-            text = _SECRET.sub(r"\1", text)
+        text = without_prompts(found.text)
         folded = _FOLDED.search(text) if "x across cluster]" in text else None
         return Happening(
             found.pattern,
@@ -351,34 +328,6 @@ class Classifier:
                 self._groups.keep(echo.event)
         self._echoes = []
 
-    # ---- what is remembered between lines ----
-
-    def _remembering(self, found: Found, time: float | None) -> None:
-        finish, fields, pid = found.pattern.finish, found.fields, found.head.pid
-        if finish == "ipc_stall":
-            self._stall(found, time, pid)
-        elif finish == "identity":
-            self._identity[pid] = _identity(found.text)
-        elif finish == "hccl_return":
-            link = self._groups.latest("hccl_link", pid)
-            if link is not None:
-                link.fields.setdefault("ret", fields["ret"])
-        else:
-            for name, value in self._identity.get(pid, {}).items():
-                fields.setdefault(name, value)
-
-    def _stall(self, found: Found, time: float | None, pid: int | None) -> None:
-        """One notice is a warning, the third in a row critical; at the engine's start, none is."""
-        count, last = self._stalls.get(pid, (0, None))
-        row = last is None or time is None or 0 <= time - last <= STALL_ROW
-        count = count + 1 if row else 1
-        self._stalls[pid] = (count, time)
-        found.fields["in_row"] = count
-        if self._groups.starting:
-            found.severity = "info"
-        elif count >= 3:
-            found.severity = "critical"
-
 
 def classify(
     data: bytes,
@@ -391,34 +340,3 @@ def classify(
     reader = Classifier(source, zone, reference)
     ended = data if data.endswith(b"\n") else data + b"\n"
     return sorted(reader.feed(ended) + reader.finish(), key=lambda record: record.line)
-
-
-def _is_plain(pattern: Pattern, block: bytes, start: int, stop: int) -> bool:
-    """Whether what stands before a match lets no doubt that the line counts: no quiet level, no
-    indented source text, nothing that was written over; of a quiet pattern, a head alone."""
-    if pattern.info:
-        return block[start:stop].rstrip().endswith((b"INFO:", b"]"))
-    if pattern.indented:
-        return _QUIET.search(block, start, stop) is None
-    return block[start] not in b" \t" and _NOT_PLAIN.search(block, start, stop) is None
-
-
-def _clean(data: bytes) -> bytes:
-    """Without NUL bytes: holes that truncation leaves, and the halves of UTF-16."""
-    return data.replace(b"\0", b"") if b"\0" in data else data
-
-
-_IDENTITY = {
-    "rank": re.compile(r"\brank\[(\d+)\]"),
-    "device": re.compile(r"\bdevice\[(\d+)\]|\bdeviceLogicId\[(\d+)\]|\blogicDevId\[(\d+)\]"),
-}
-
-
-def _identity(text: str) -> dict[str, int]:
-    """Rank and device that a process says are its own."""
-    told: dict[str, int] = {}
-    for name, expression in _IDENTITY.items():
-        match = expression.search(text)
-        if match is not None:
-            told[name] = int(next(part for part in match.groups() if part is not None))
-    return told

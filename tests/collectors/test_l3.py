@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.system import fake_system
-from vllm_watchdog.collectors.l3 import L3, encoded
+from vllm_watchdog.collectors.l3 import L3
+from vllm_watchdog.watchdog.cachecounters import encoded
 from vllm_watchdog.watchdog.errors import NotSupported, SourceError
 from vllm_watchdog.watchdog.model import Checkpoint, Sample
 from vllm_watchdog.watchdog.perf import Counter, Counts, RealPerf, attributes, scaled
