@@ -40,6 +40,7 @@ class _State:
     faults: CardFaults = field(default_factory=CardFaults)
     stream: RecordStream | None = None
     restored: bool = False
+    lost: int = 0  # records of this run that the ring had overwritten before they were read
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,14 @@ class KernelLog:
                 state.faults.restore(kept.get("faults"))
         document: dict[str, Any] = {"boot": _boot(system)}
         state.book.open()
+        state.lost = 0
         for data in self._blocks(system, kept, document):
             for record, event in state.book.take(self.name, data, wall):
                 labels = state.faults.note(record, wall)
                 yield state.book.event(record, labels) if labels else event
+        if state.lost:
+            text = f"the kernel's ring overwrote {state.lost} records before they were read"
+            yield Event("log_lost", text, fields={"records": state.lost}, severity="warning")
         yield from state.faults.samples(wall)
         yield from state.book.close()
         document["faults"] = state.faults.document()
@@ -126,7 +131,7 @@ class KernelLog:
     ) -> Iterator[bytes]:
         self.state.stream = stream
         try:
-            records, _lost = stream.read(MAX_RECORDS)
+            records, _ = stream.read(MAX_RECORDS)
         except OSError:
             stream.close()
             self.state.stream = None
@@ -144,6 +149,7 @@ class KernelLog:
             sequence, moment = int(parts[1]), offset + int(parts[2]) / 1e6
             if sequence <= last:
                 continue
+            self.state.lost += sequence - last - 1 if last >= 0 else 0
             last = sequence
             if int(parts[0]) > 7 or (oldest is not None and moment < oldest):
                 continue  # not of the kernel itself, or of before our time
@@ -160,7 +166,7 @@ class KernelLog:
         cursor = kept.get("cursor")
         since = f"--after-cursor={cursor}" if cursor else f"--since=-{int(self.hold)}s"
         argv = ["journalctl", "--dmesg", "--output=json", "--no-pager", "--quiet", since]
-        done = system.runner.run(argv, timeout=self.timeout - 5.0, limit=MAX_JOURNAL)
+        done = system.runner.run(argv, timeout=self.timeout / 2, limit=MAX_JOURNAL)
         if done.code not in (0, 1) and not done.truncated:
             raise SourceError(f"journalctl ended with {done.code}")
         lines: list[bytes] = []

@@ -9,44 +9,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
-
-import re2
+from typing import Any, ClassVar
 
 from ..watchdog.contracts import Yield
-from ..watchdog.errors import HttpError, SourceError
-from ..watchdog.exposition import Exposition
-from ..watchdog.model import NAME, Checkpoint, Event, Sample, labelset
+from ..watchdog.errors import HttpError
+from ..watchdog.model import Checkpoint, Event, Sample, labelset
+from ..watchdog.probeanswers import (
+    ROUTES,
+    Finding,
+    Kind,
+    Progress,
+    document_of,
+    judge,
+    progress,
+)
 from ..watchdog.system import Response, System
 
-Kind = Literal["completion", "chat", "embedding", "none"]
-Outcome = Literal["ok", "failed", "slow", "unknown"]
-
-ROUTES: Mapping[str, str] = {
-    "completion": "/v1/completions",
-    "chat": "/v1/chat/completions",
-    "embedding": "/v1/embeddings",
-}
-PROGRESS = ("generation_tokens_total", "prompt_tokens_total", "iteration_tokens_total_count")
 RETRY = 60.0  # seconds until a server in which nothing to ask was found is asked again
 ASIDE = 5.0  # seconds for /v1/models, /openapi.json, /metrics
 MAX_ANSWER = 4 * 1024 * 1024  # bytes; an embedding of 16,384 numbers is below 1 MiB
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one try gave. ``canary`` is set where an expected answer is configured, ``unfit`` when
-    the server does not take this kind of request, ``waits`` when nothing was asked because the
-    last answer still stands."""
-
-    verdict: Outcome
-    reason: str = ""
-    seconds: float | None = None
-    canary: bool | None = None
-    kind: str = ""
-    model: str = ""
-    unfit: bool = False
-    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +141,7 @@ class VllmProbe:
         answer = self._get(system, "/openapi.json")
         if answer.status != 200:
             return list(ROUTES)
-        paths = _document(answer).get("paths")
+        paths = document_of(answer).get("paths")
         return [
             kind for kind, route in ROUTES.items() if isinstance(paths, dict) and route in paths
         ]
@@ -171,7 +152,7 @@ class VllmProbe:
             raise _Unknown(f"/v1/models answers {answer.status}")
         if answer.status != 200:
             raise HttpError(f"/v1/models answers {answer.status}", "status")
-        for model in _document(answer).get("data") or []:
+        for model in document_of(answer).get("data") or []:
             if isinstance(model, dict) and isinstance(model.get("id"), str):
                 return str(model["id"])
         raise _Unknown("no model is served")
@@ -201,28 +182,8 @@ class VllmProbe:
         except HttpError as error:
             finding = self._without_answer(system, error, before, limit)
             return _timed(finding, kind, model, system.clock.mono() - begun)
-        finding = self._judge(answer, kind)
+        finding = judge(answer, kind, self.expect)
         return _timed(finding, kind, model, system.clock.mono() - begun)
-
-    def _judge(self, answer: Response, kind: str) -> Finding:
-        if answer.status >= 500 and answer.status != 501:
-            return Finding("failed", f"HTTP {answer.status}")
-        if answer.status != 200:
-            unfit = answer.status in (400, 404, 405, 422, 501)
-            return Finding("unknown", f"{ROUTES[kind]} answers {answer.status}", unfit=unfit)
-        document = _document(answer)
-        if kind == "embedding":
-            first = _first(document, "data")
-            good = isinstance(first.get("embedding"), (list, str)) and bool(first["embedding"])
-            return Finding("ok") if good else Finding("failed", "broken answer")
-        choice = _first(document, "choices")
-        text = choice.get("text") if kind == "completion" else _first_content(choice)
-        if "finish_reason" not in choice or text is None:
-            return Finding("failed", "broken answer")
-        if choice["finish_reason"] == "error":
-            return Finding("failed", "finish_reason error")
-        canary = None if self.expect is None else bool(re2.search(self.expect, text))
-        return Finding("ok", canary=canary)
 
     def _without_answer(
         self, system: System, error: HttpError, before: Progress | None, limit: float
@@ -251,7 +212,7 @@ class VllmProbe:
                 answer = self._get(system, path)
             except HttpError:
                 return False
-            if answer.status == 200 and _document(answer).get(word) is True:
+            if answer.status == 200 and document_of(answer).get(word) is True:
                 return True
         return False
 
@@ -267,28 +228,7 @@ class VllmProbe:
             answer = self._get(system, "/metrics")
         except HttpError:
             return None
-        if answer.status != 200:
-            return Progress()
-        told = b"\n".join(line for line in answer.body.split(b"\n") if line.startswith(_TELLING))
-        try:
-            page = Exposition().read(told).page
-        except SourceError:
-            return Progress()
-        sums: dict[str, float] = {}
-        asleep = False
-        for key, value in zip(page.keys, page.values, strict=True):
-            labels = dict(key)
-            name = labels[NAME].removeprefix("vllm:")
-            sums[name] = sums.get(name, 0.0) + value
-            if name == "engine_sleep_state" and labels.get("sleep_state") == "awake":
-                asleep = asleep or value == 0.0
-        known = [sums[name] for name in PROGRESS if name in sums]
-        return Progress(
-            sum(known) if known else None,
-            sums.get("num_requests_running", 0.0),
-            sums.get("num_requests_waiting", 0.0),
-            asleep,
-        )
+        return progress(answer)
 
     def _get(self, system: System, path: str) -> Response:
         return system.http.request(
@@ -313,49 +253,8 @@ class VllmProbe:
         return {**common, "prompt": self.prompt}
 
 
-_TELLING = tuple(
-    f"{prefix}vllm:{name}".encode()
-    for prefix in ("", "ray_", "kserve_")
-    for name in (*PROGRESS, "num_requests_running", "num_requests_waiting", "engine_sleep_state")
-)
-"""Beginnings of the lines that tell progress: a page has thousands of others."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Tokens and steps the engine has done (None: not told), and its queue."""
-
-    tokens: float | None = None
-    running: float = 0.0
-    waiting: float = 0.0
-    asleep: bool = False
-
-
 class _Unknown(Exception):
     """The server answers, and the answer says nothing about its engine."""
-
-
-def _document(answer: Response) -> dict[str, Any]:
-    """The answer's JSON object; empty when it is none."""
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _first(document: dict[str, Any], name: str) -> dict[str, Any]:
-    items = document.get(name)
-    first = items[0] if isinstance(items, list) and items else None
-    return first if isinstance(first, dict) else {}
-
-
-def _first_content(choice: dict[str, Any]) -> str | None:
-    """A chat answer's text; a reasoning model's may be empty at one token."""
-    message = choice.get("message")
-    if not isinstance(message, dict):
-        return None
-    return str(message.get("content") or "")
 
 
 def _timed(finding: Finding, kind: str, model: str, seconds: float) -> Finding:

@@ -176,3 +176,10 @@ def test_the_source_of_the_cards_readings_can_be_the_library() -> None:
     made = {c.instance: c for c in node_collectors(settings, ScriptedRunner({}))}
 
     assert made["nvidia_smi"].source == "nvml"
+
+
+def test_a_log_is_not_waited_for_beyond_its_collectors_time_out() -> None:
+    settings = config.parse("collectors: {kernel_log: {timeout: 4s}}")
+    made = {c.instance: c for c in node_collectors(settings, ScriptedRunner({}))}
+
+    assert (made["kernel_log"].wait, made["ascend_log"].wait) == (2.0, 5.0)

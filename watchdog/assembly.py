@@ -107,7 +107,7 @@ def node_collectors(
             continue
         options = _options(name, config, settings)
         if name in LOGS:
-            options["wait"] = LOG_WAIT
+            options["wait"] = _wait(settings)
             options["cards"] = devices if devices is not None else {}
         expected = (*settings.expected, *(named if name in tools else ()))
         if expected:
@@ -123,6 +123,11 @@ def node_collectors(
             options["npus"] = devices if devices is not None else {}
         built.append(_build(name, options))
     return built
+
+
+def _wait(settings: CollectorSettings) -> float:
+    """Seconds that a log's run waits for a line: a waiting run must not count as stalled."""
+    return LOG_WAIT if settings.timeout is None else min(LOG_WAIT, settings.timeout / 2)
 
 
 def _named_cards(config: Config) -> tuple[str, ...]:
@@ -150,7 +155,7 @@ def service_collectors(config: Config, services: Mapping[str, Service]) -> list[
                 options.update(_probe(settings))
             if name == "vllm_log":
                 options["files"] = settings.logs
-                options["wait"] = LOG_WAIT
+                options["wait"] = _wait(how)
             if name == "vllm_process":
                 options["unit"] = settings.manager.systemd if settings.manager else None
                 options["whole_node"] = service == next(iter(services))

@@ -163,6 +163,19 @@ def test_what_a_process_wrote_into_the_ring_is_no_word_of_the_kernel(tmp_path: P
     assert events(found) == []
 
 
+def test_records_that_the_ring_overwrote_are_counted_and_told(tmp_path: Path) -> None:
+    with node(tmp_path) as (ring, system):
+        collector = KernelLog()
+        ring.put(7, 999_000_000, "a quiet line")
+        first = events(run(collector, system))
+        ring.put(11, 999_500_000, "another one")
+        (told,) = events(run(collector, system))
+        close(collector)
+
+    assert first == []
+    assert (told.kind, told.fields) == ("log_lost", {"records": 3})
+
+
 def test_a_record_over_several_lines_is_one_event(tmp_path: Path) -> None:
     text = (
         "NVRM: The NVIDIA GPU 0000:c1:00.0\\x0aNVRM: (PCI ID: 10de:2330) installed in this system"
