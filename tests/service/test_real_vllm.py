@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -39,6 +39,8 @@ pytestmark = [
 ]
 
 SERVICE = "tiny"
+Record = Callable[[str, object], None]
+"""pytest's record_property: measured seconds go into the JUnit report."""
 SOON = 10.0  # seconds within which a thing is seen as what it is
 HOST = {"HostOverloaded", "HostCpuStolen", "HostWaitsForDisk", "NumaMissesHigh"}
 """A small machine is busy with a real server: alerts of the host that are true here."""
@@ -151,9 +153,9 @@ def watched(server: RealVllm, folder: Path) -> Iterator[Watch]:
 
 
 @contextlib.contextmanager
-def serving(server: RealVllm, folder: Path, *, pristine: bool = False) -> Iterator[Watch]:
-    """A server that serves, and a daemon that has seen it do so."""
-    server.serve(pristine=pristine)
+def serving(server: RealVllm, folder: Path, **wanted: bool) -> Iterator[Watch]:
+    """A server that serves as wanted, and a daemon that has seen it do so."""
+    server.serve(**wanted)
     with watched(server, folder) as watch:
         watch.sees("service_probe_success == 1", 30)
         watch.sees('service_phase{phase="serving"} == 1', 30)
@@ -196,8 +198,23 @@ def test_clients_that_all_leave_at_once_are_no_fault(vllm: RealVllm, tmp_path: P
     assert (failed, watch.names - BURSTS) == ([], set())
 
 
+def test_a_pause_is_a_pause_although_requests_hang(vllm: RealVllm, tmp_path: Path) -> None:
+    with serving(vllm, tmp_path, development=True) as watch:
+        assert vllm.post("/pause") == 200
+        watch.sees('service_phase{phase="paused"} == 1')
+        with load(vllm, clients=4, tokens=8, requests=1) as statuses:
+            watch.rest(75)
+            waited = list(statuses)
+            assert vllm.post("/resume") == 200
+        watch.sees('service_phase{phase="serving"} == 1')
+        watch.sees("service_probe_success == 1", 30)
+
+    assert (waited, statuses) == ([], [200] * 4)
+    assert watch.names == set()
+
+
 def test_a_hang_under_load_is_shown_in_30_s_and_proved_after_60(
-    vllm: RealVllm, tmp_path: Path
+    vllm: RealVllm, tmp_path: Path, record_property: Record
 ) -> None:
     with serving(vllm, tmp_path) as watch:
         with load(vllm, clients=24, tokens=300) as statuses:
@@ -213,6 +230,7 @@ def test_a_hang_under_load_is_shown_in_30_s_and_proved_after_60(
                 wait_for(watch.cases, SOON)
                 cases = watch.cases()
         wait_for(lambda: not watch.firing & {("EngineStalled", "progress")}, 30)
+    record_property("seconds", fired - begun)
 
     assert "probe: failed" in shown
     assert 58 <= fired - begun <= 75
@@ -221,7 +239,9 @@ def test_a_hang_under_load_is_shown_in_30_s_and_proved_after_60(
     assert watch.names - SYMPTOMS == {"EngineStalled"}
 
 
-def test_an_idle_hang_is_proved_by_the_probe(vllm: RealVllm, tmp_path: Path) -> None:
+def test_an_idle_hang_is_proved_by_the_probe(
+    vllm: RealVllm, tmp_path: Path, record_property: Record
+) -> None:
     with serving(vllm, tmp_path) as watch:
         with vllm.hanging_core() as begun:
             watch.sees("service_probe_success == 0", 20)
@@ -229,13 +249,16 @@ def test_an_idle_hang_is_proved_by_the_probe(vllm: RealVllm, tmp_path: Path) -> 
             wait_for(watch.cases, SOON)
             cases = watch.cases()
         wait_for(lambda: not watch.firing & {("EngineStalled", "probe")}, 30)
+    record_property("seconds", fired - begun)
 
     assert 30 <= fired - begun <= 60
     assert cases == [("engine_stalled", "EngineStalled")]
     assert watch.names - SYMPTOMS == {"EngineStalled"}
 
 
-def test_a_killed_engine_core_is_a_dead_engine(vllm: RealVllm, tmp_path: Path) -> None:
+def test_a_killed_engine_core_is_a_dead_engine(
+    vllm: RealVllm, tmp_path: Path, record_property: Record
+) -> None:
     with serving(vllm, tmp_path) as watch:
         with load(vllm, clients=16, tokens=300):
             watch.sees("service:requests_pending:sum > 8")
@@ -245,13 +268,16 @@ def test_a_killed_engine_core_is_a_dead_engine(vllm: RealVllm, tmp_path: Path) -
             fired = [watch.when("EngineDead", proof, 20) for proof in ("process", "log")]
         watch.rest(40)
         cases = watch.cases()
+    record_property("seconds", [at - begun for at in fired])
 
     assert [0 <= at - begun <= SOON for at in fired] == [True, True], fired
     assert cases == [("engine_dead", "EngineDead")]
     assert watch.names - SYMPTOMS == {"EngineDead"}
 
 
-def test_a_killed_api_server_is_a_dead_engine_with_orphans(vllm: RealVllm, tmp_path: Path) -> None:
+def test_a_killed_api_server_is_a_dead_engine_with_orphans(
+    vllm: RealVllm, tmp_path: Path, record_property: Record
+) -> None:
     with serving(vllm, tmp_path) as watch:
         begun = time.time()
         os.kill(vllm.pid, signal.SIGKILL)
@@ -265,6 +291,7 @@ def test_a_killed_api_server_is_a_dead_engine_with_orphans(vllm: RealVllm, tmp_p
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
         watch.sees("service_orphan_processes == 0")
+    record_property("seconds", fired - begun)
 
     assert fired - begun <= SOON
     assert cases == [("engine_dead", "EngineDead")]
@@ -273,7 +300,7 @@ def test_a_killed_api_server_is_a_dead_engine_with_orphans(vllm: RealVllm, tmp_p
 
 
 def test_a_clean_end_that_nobody_told_of_is_a_gone_process_only(
-    vllm: RealVllm, tmp_path: Path
+    vllm: RealVllm, tmp_path: Path, record_property: Record
 ) -> None:
     with serving(vllm, tmp_path, pristine=True) as watch:
         assert vllm.complete(8) == 200
@@ -284,6 +311,7 @@ def test_a_clean_end_that_nobody_told_of_is_a_gone_process_only(
         watch.rest(40)
     said = command("classify", "--json", str(vllm.log)).stdout.decode().splitlines()
     records = [json.loads(line) for line in said]
+    record_property("seconds", fired - begun)
 
     assert fired - begun <= SOON
     assert set(watch.fired) - {(name, "") for name in SYMPTOMS} == {("EngineDead", "process")}

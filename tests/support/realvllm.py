@@ -40,13 +40,15 @@ PATIENCE = 240.0  # seconds a client waits for its answer: longer than any hang 
 class RealVllm:
     """One server at a time, on one port, with a log of its own for each start.
 
-    ``pristine`` is False once a test has done something to it that its log may tell of.
+    ``pristine`` is False once a test has done something to it that its log may tell of;
+    ``development`` says whether it has the routes of development mode (/pause, /is_paused).
     """
 
     folder: Path
     logs: Path
     port: int = field(default_factory=free_port)
     pristine: bool = False
+    development: bool = False
     starts: int = 0
     process: subprocess.Popen[bytes] | None = None
 
@@ -80,7 +82,7 @@ class RealVllm:
         (found,) = [child for child in below if child.name().startswith("VLLM::EngineCor")]
         return found
 
-    def begin(self) -> None:
+    def begin(self, *, development: bool = False) -> None:
         """Start it, without waiting until it serves."""
         self.end()
         self.starts += 1
@@ -89,6 +91,7 @@ class RealVllm:
         words += ["--host", "127.0.0.1", "--port", self.port, "--dtype", "float32"]
         words += ["--max-model-len", 1024, "--max-num-seqs", 8]
         env = {**os.environ, **OFFLINE, "PATH": f"{venv}{os.pathsep}{os.environ['PATH']}"}
+        env["VLLM_SERVER_DEV_MODE"] = str(int(development))
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -100,6 +103,7 @@ class RealVllm:
                 start_new_session=True,
             )
         self.pristine = True
+        self.development = development
 
     def ready(self) -> None:
         """Wait until it serves."""
@@ -110,10 +114,11 @@ class RealVllm:
             assert time.monotonic() < deadline, f"no /health within {STARTUP:g} s"
             time.sleep(0.25)
 
-    def serve(self, *, pristine: bool = False) -> None:
-        """Have it serve: as it is if it does, else started anew."""
-        if not self.healthy or (pristine and not self.pristine):
-            self.begin()
+    def serve(self, *, pristine: bool = False, development: bool = False) -> None:
+        """Have it serve: as it is if that is as wanted, else started anew."""
+        wanted = self.development == development and (self.pristine or not pristine)
+        if not wanted or not self.healthy:
+            self.begin(development=development)
             self.ready()
 
     def end(self) -> None:
@@ -152,36 +157,42 @@ class RealVllm:
             with contextlib.suppress(psutil.NoSuchProcess):
                 core.send_signal(signal.SIGCONT)
 
+    def post(self, path: str) -> int:
+        """The HTTP status of a request without a body."""
+        with contextlib.closing(self._connection()) as connection:
+            connection.request("POST", path)
+            return connection.getresponse().status
+
     def complete(self, tokens: int) -> int:
         """One completion of exactly so many tokens; its HTTP status, 0 where none came."""
-        connection = self._ask(tokens, stream=False)
-        try:
-            answer = connection.getresponse()
-            answer.read()
-        except (OSError, http.client.HTTPException):
-            return 0
-        finally:
-            connection.close()
-        return answer.status
+        with contextlib.closing(self._connection()) as connection:
+            try:
+                answer = self._ask(connection, tokens, stream=False)
+                answer.read()
+            except (OSError, http.client.HTTPException):
+                return 0
+            return answer.status
 
     def leave_midway(self, tokens: int) -> None:
         """Ask for a stream and go away after its first words."""
-        connection = self._ask(tokens, stream=True)
-        try:
-            connection.getresponse().read(64)
-        except (OSError, http.client.HTTPException):
-            return
-        finally:
-            connection.close()
+        with (
+            contextlib.closing(self._connection()) as connection,
+            contextlib.suppress(OSError, http.client.HTTPException),
+        ):
+            self._ask(connection, tokens, stream=True).read(64)
 
-    def _ask(self, tokens: int, *, stream: bool) -> http.client.HTTPConnection:
+    def _connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+
+    @staticmethod
+    def _ask(
+        connection: http.client.HTTPConnection, tokens: int, *, stream: bool
+    ) -> http.client.HTTPResponse:
         body = {"model": MODEL, "prompt": "the node is", "max_tokens": tokens}
         body |= {"ignore_eos": True, "stream": stream}
         headers = {"Content-Type": "application/json"}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        with contextlib.suppress(OSError):  # then there is no response either
-            connection.request("POST", "/v1/completions", json.dumps(body), headers)
-        return connection
+        connection.request("POST", "/v1/completions", json.dumps(body), headers)
+        return connection.getresponse()
 
 
 @contextlib.contextmanager
