@@ -274,3 +274,17 @@ def test_a_terminal_without_the_characters_gets_escapes() -> None:
 def test_an_endless_capture_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["collect", "nvidia_smi", "--from", "/dev/zero"]) == 2
     assert "is larger than" in capsys.readouterr().err
+
+
+def test_recording_says_how_long_and_what_shows_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("vllm_watchdog.watchdog.service.serve", lambda _options: 0)
+    monkeypatch.setattr("vllm_watchdog.watchdog.cli._unload", lambda: None)
+
+    assert run(["record", "/tmp/a b", "--for", "2m"]) == 0
+
+    assert capsys.readouterr().err.splitlines() == [
+        "vllm-watchdog: recording into /tmp/a b for 120 s (Ctrl-C ends it)",
+        "vllm-watchdog: recorded; `vllm-watchdog replay '/tmp/a b'` shows it",
+    ]

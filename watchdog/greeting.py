@@ -53,4 +53,4 @@ def _found(daemon: Daemon) -> Iterator[str]:
         listed = ", ".join(f"{name} at {s.url}" for name, s in sorted(services.items()))
         yield f"          {len(services)} vLLM server{'' if len(services) == 1 else 's'}: {listed}"
     else:
-        yield "          no vLLM server (looking again every 30 s)"
+        yield "          no vLLM server yet (looked for every 30 s; each one found is told)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -87,21 +88,36 @@ def _usage(error: Any) -> str:
 
 def _start(options: Options) -> int:
     """Run the loop, with the command line's own modules and libraries out of memory."""
+    _unload()
+    from ..service import serve
+
+    if not options.only_record:
+        return serve(options)
+    lasts = "" if options.duration is None else f"for {options.duration:g} s "
+    _say(f"recording into {options.record} {lasts}(Ctrl-C ends it)")
+    status = serve(options)
+    if status == 0:
+        _say(f"recorded; `vllm-watchdog replay {shlex.quote(str(options.record))}` shows it")
+    return status
+
+
+def _unload() -> None:
     for name in list(sys.modules):
         if name.startswith(f"{__name__}.") or name.partition(".")[0] in _LIBRARIES:
             del sys.modules[name]
             globals().pop(name.rpartition(".")[2], None)
     gc.collect()
-    from ..service import serve
-
-    return serve(options)
 
 
 _LIBRARIES = frozenset({"typer", "click", "rich", "shellingham"})
 
 
 def _complain(*lines: str) -> int:
+    _say(*lines)
+    return 2
+
+
+def _say(*lines: str) -> None:
     with contextlib.suppress(OSError):
         for line in lines:
             print(f"vllm-watchdog: {line}", file=sys.stderr)
-    return 2
