@@ -91,14 +91,11 @@ def _start(options: Options) -> int:
     _unload()
     from ..service import serve
 
-    if not options.only_record:
-        return serve(options)
-    lasts = "" if options.duration is None else f"for {options.duration:g} s "
-    _say(f"recording into {options.record} {lasts}(Ctrl-C ends it)")
-    status = serve(options)
-    if status == 0:
-        _say(f"recorded; `vllm-watchdog replay {shlex.quote(str(options.record))}` shows it")
-    return status
+    if options.only_record:
+        lasts = "" if options.duration is None else f" for {options.duration:g} s"
+        shows = f"`vllm-watchdog replay {shlex.quote(str(options.record))}` shows it"
+        _say(f"recording{lasts}; Ctrl-C ends it, {shows}")
+    return serve(options)
 
 
 def _unload() -> None:
