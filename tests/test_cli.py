@@ -276,11 +276,12 @@ def test_an_endless_capture_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert "is larger than" in capsys.readouterr().err
 
 
-def test_recording_says_how_long_and_what_shows_it(
+def test_a_person_who_records_is_told_how_long_and_what_shows_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("vllm_watchdog.watchdog.service.serve", lambda _options: 0)
     monkeypatch.setattr("vllm_watchdog.watchdog.cli._unload", lambda: None)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
 
     assert run(["record", "/tmp/a b", "--for", "2m"]) == 0
 

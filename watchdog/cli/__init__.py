@@ -91,7 +91,7 @@ def _start(options: Options) -> int:
     _unload()
     from ..service import serve
 
-    if options.only_record:
+    if options.only_record and sys.stderr.isatty():  # a program knows what it asked for
         lasts = "" if options.duration is None else f" for {options.duration:g} s"
         shows = f"`vllm-watchdog replay {shlex.quote(str(options.record))}` shows it"
         _say(f"recording{lasts}; Ctrl-C ends it, {shows}")
