@@ -22,3 +22,13 @@ def test_keys_of_lists_and_names_are_told_apart() -> None:
     keys = {key for key, _, _, _ in rows(Config, "")}
 
     assert {"`services.NAME.probe.kind`", "`policies[].when`", "`guard.node`"} <= keys
+
+
+def test_durations_are_told_with_their_unit_and_bounds() -> None:
+    told = {key: (form, default) for key, form, default, _ in rows(Config, "")}
+
+    assert told["`interval`"] == ("duration, 100ms to 1d", "`5s`")
+    assert told["`guard.cooldown`"] == ("duration", "`120s`")
+    assert [key for key, (form, _) in told.items() if form == "number"] == [
+        "`services.NAME.targets.tokens_per_second`"
+    ]

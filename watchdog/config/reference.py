@@ -30,6 +30,7 @@ written as `5s`, `2m` or `1h30m`; paths are relative to the file.
 
 _FORMS = {
     durations.Seconds: "duration",
+    durations.Period: "duration, 100ms to 1d",
     durations.PositiveSeconds: "duration > 0",
     durations.Rate: "count/time",
     durations.Address: "HOST:PORT",
@@ -51,7 +52,8 @@ def rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, s
         meaning = (field.description or (below.__doc__ if below else "") or "").split("\n")[0]
         if below is None:
             form = _form(_whole(field.annotation, field.metadata))
-            yield f"`{key}`", form, _default(key, field.default), _cell(meaning)
+            unit = "s" if form.startswith("duration") else ""
+            yield f"`{key}`", form, _default(key, field.default, unit), _cell(meaning)
         else:
             yield f"`{key}`", _container(step), "", _cell(meaning)
             yield from rows(below, f"{key}{step}.")
@@ -100,7 +102,7 @@ def _form(annotation: Any) -> str:
     return _WORDS.get(annotation, "path" if "Path" in str(annotation) else str(annotation))
 
 
-def _default(key: str, value: Any) -> str:
+def _default(key: str, value: Any, unit: str) -> str:
     if key in _SHOWN:
         return f"`{_SHOWN[key]}`"
     if value is None or value is PydanticUndefined or value in ((), {}):
@@ -109,7 +111,7 @@ def _default(key: str, value: Any) -> str:
         return f"`{str(value).lower()}`"
     if isinstance(value, tuple):
         return ", ".join(f"`{item}`" for item in value)
-    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+    return f"`{value:g}{unit}`" if isinstance(value, float) else f"`{value}`"
 
 
 def _cell(text: str) -> str:
