@@ -24,6 +24,7 @@ from vllm_watchdog.watchdog.model import (
     labelset,
 )
 from vllm_watchdog.watchdog.recording import Recording
+from vllm_watchdog.watchdog.replay import replay
 from vllm_watchdog.watchdog.system import Process
 
 RULES = """\
@@ -183,6 +184,50 @@ def test_a_reload_takes_other_rules_and_records_into_a_folder_of_its_own(tmp_pat
 
     assert [len(list(Recording(tmp_path / name).inputs())) for name in ("rec", "rec.1")] == [1, 1]
     assert [alert.state for alert in daemon.engine.alerts()] != ["firing"]
+
+
+def test_a_reload_records_beside_what_is_there_already(tmp_path: Path) -> None:
+    daemon = make(tmp_path)
+    daemon.scheduler.start()
+    daemon.record(tmp_path / "rec")
+    (tmp_path / "rec.1").mkdir()
+    (tmp_path / "rec.1" / "manifest.json").write_text("{}")
+
+    for _ in range(2):
+        daemon.reload(daemon.loaded)
+        run(daemon, load(0.9))
+    daemon.stop(None)
+
+    assert [len(list(Recording(tmp_path / name).inputs())) for name in ("rec.2", "rec.3")] == [1, 1]
+
+
+def test_a_reload_that_cannot_go_on_recording_goes_on_watching(tmp_path: Path) -> None:
+    daemon = make(tmp_path)
+    daemon.scheduler.start()
+    daemon.record(tmp_path / "rec")
+    (tmp_path / "r.yaml").unlink()
+
+    daemon.reload(daemon.loaded)
+    run(daemon, load(0.9))
+    daemon.stop(None)
+
+    assert daemon.recorder is None
+    assert [alert.state for alert in daemon.engine.alerts()] == ["firing"]
+
+
+def test_names_that_are_no_utf8_are_recorded_and_replayed(tmp_path: Path) -> None:
+    name = b"/var/log/a\xff.log".decode("utf-8", "surrogateescape")
+    seen = Event("oom", f"in {name}", labelset({"file": name}), {"file": name}, severity="critical")
+    page = Page((labelset({"file": name}, "log_lines"),), (1.0,))
+    daemon = make(tmp_path)
+    daemon.scheduler.start()
+    daemon.record(tmp_path / "rec")
+
+    run(daemon, Batch("c", (page,), (seen,), checkpoint=Checkpoint({name: 3})))
+    daemon.stop(None)
+
+    assert replay(tmp_path / "rec").difference == ""
+    assert all(value.encode() for key in page.keys for _, value in key)
 
 
 def test_outlets_are_told_how_far_the_clock_was_set(tmp_path: Path) -> None:

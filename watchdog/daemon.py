@@ -122,6 +122,7 @@ class Daemon:
         self._number = 0
         self._due: dict[str, float] = {}
         self._recordings = 0
+        self._first_recording: Path | None = None
         self._own_events: deque[Event] = deque()
         self._unwritten: deque[tuple[Tick, list[Event], dict[str, Json]]] = deque()
         self.events_lost = 0
@@ -184,10 +185,16 @@ class Daemon:
         if self.recorder is None:
             return
         self.recorder.close()
+        first = self._first_recording = self._first_recording or self.recorder.folder
         folder = self.recorder.folder
-        self._recordings += 1
         self.recorder = None
-        self.record(folder.with_name(f"{folder.name}.{self._recordings}"))
+        while folder.exists():
+            self._recordings += 1
+            folder = first.with_name(f"{first.name}.{self._recordings}")
+        try:
+            self.record(folder)
+        except OSError as error:
+            self._recording_ended(folder, error)
 
     def _collectors(self, config: Config, services: Mapping[str, Service]) -> list[Collector]:
         return [
@@ -330,12 +337,15 @@ class Daemon:
         """Watching goes on without a recording, not the other way round."""
         try:
             recorder.write(tick, inputs, decisions)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self.recorder = None
             with contextlib.suppress(OSError):
                 recorder.close()
-            text = f"recording ended: {recorder.folder}: {error.strerror or error}"
-            self._tell("recording_ended", text, "warning")
+            self._recording_ended(recorder.folder, error)
+
+    def _recording_ended(self, folder: Path, error: OSError | ValueError) -> None:
+        reason = getattr(error, "strerror", None) or error
+        self._tell("recording_ended", f"recording ended: {folder}: {reason}", "warning")
 
     def _journal_failed(self, error: str) -> None:
         if self.journal_error is None:

@@ -20,11 +20,20 @@ Json = Mapping[str, Any]
 
 
 def labelset(pairs: Mapping[str, str] | Iterable[tuple[str, str]], name: str = "") -> Labels:
-    """Return the canonical label set of ``pairs`` (and the metric ``name``, if given)."""
+    """Return the canonical label set of ``pairs`` (and the metric ``name``, if given).
+
+    Halves of characters (from file names that are no UTF-8) become U+FFFD.
+    """
     items = dict(pairs)
     if name:
         items[NAME] = name
-    return tuple(sorted((key, value) for key, value in items.items() if value != ""))
+    return tuple(sorted((key, _whole(value)) for key, value in items.items() if value != ""))
+
+
+def _whole(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)

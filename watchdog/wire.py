@@ -58,9 +58,12 @@ def moment(seconds: float | None) -> str | None:
 
 
 def dumps(doc: Any, *, indent: int | None = None) -> str:
-    """JSON with sorted keys, the same text for equal values on every run."""
+    """JSON with sorted keys, the same text for equal values on every run.
+
+    It can be encoded: halves of characters (from file names that are no UTF-8) stand as escapes.
+    """
     separators = (",", ":") if indent is None else (",", ": ")
-    return json.dumps(
+    text = json.dumps(
         doc,
         sort_keys=True,
         ensure_ascii=False,
@@ -68,6 +71,11 @@ def dumps(doc: Any, *, indent: int | None = None) -> str:
         separators=separators,
         indent=indent,
     )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
 
 
 def event_doc(event: Event) -> JsonDoc:
