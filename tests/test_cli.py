@@ -289,3 +289,19 @@ def test_a_person_who_records_is_told_how_long_and_what_shows_it(
         "vllm-watchdog: recording for 120 s; Ctrl-C ends it, "
         "`vllm-watchdog replay '/tmp/a b'` shows it\n"
     )
+
+
+def test_the_matrix_has_a_row_and_a_column_for_each_word() -> None:
+    from vllm_watchdog.watchdog.cli.judging import matrix
+
+    lines = matrix("causes", {"card_lost": {"card_lost": 13, "sensor": 1}, "none": {"none": 2}})
+
+    assert lines == [
+        "causes (row: expected, column: got, numbered like the rows)",
+        "",
+        "                1   2   3",
+        " 1  card_lost  13   ·   1",
+        " 2  none        ·   2   ·",
+        " 3  sensor      ·   ·   ·",
+        "",
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ import typer
 
 from ..errors import ConfigError, Place, Problem
 from .asking import DEFAULT_URL, Url, _ask
-from .output import AsJson, counted, print_json, print_table, visible
+from .output import AsJson, counted, print_json, visible
 
 
 def test_incidents(
@@ -45,8 +45,8 @@ def test_incidents(
             whom = f" [{finding.service}]" if finding.service else ""
             for problem in finding.problems:
                 print(f"WRONG {finding.file}{whom}: {problem}")
-        _print_counts("causes", ("expected", "named", "times"), table.causes)
-        _print_counts("acts", ("expected", "let through", "times"), table.acts)
+        for line in (*matrix("causes", table.causes), *matrix("acts", table.acts)):
+            print(line)
         print(f"{counted(len(incidents), 'incident')}, {counted(len(findings), 'answer')}: "
               f"{table.right} right, {table.wrong} wrong; "
               f"{counted(table.needless, 'act')} where none was due")  # fmt: skip
@@ -64,17 +64,20 @@ def _with_progress(incidents: list[Any]) -> Iterable[Any]:
     return track(incidents, "playing", console=Console(stderr=True), transient=True)
 
 
-def _print_counts(
-    title: str, heads: tuple[str, str, str], counts: Mapping[str, Mapping[str, int]]
-) -> None:
-    """The table of expected and got as a list of its cells: as narrow as any terminal."""
-    rows = [
-        (wanted, got, times)
-        for wanted, row in sorted(counts.items())
-        for got, times in sorted(row.items())
-    ]
-    if rows:
-        print_table(title, heads, rows)
+def matrix(title: str, counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Expected against got as lines: a row and a column per word. Columns carry their row's number,
+    so that twenty words fit a terminal; a dot is none."""
+    words = sorted({*counts, *(got for row in counts.values() for got in row)})
+    if not words:
+        return []
+    wide = max(len(word) for word in words)
+    lines = [f"{title} (row: expected, column: got, numbered like the rows)", ""]
+    lines.append(" " * (wide + 4) + "".join(f"{n:>4}" for n in range(1, len(words) + 1)))
+    for number, word in enumerate(words, 1):
+        row = counts.get(word, {})
+        cells = "".join(f"{row.get(got) or '·':>4}" for got in words)
+        lines.append(f"{number:>2}  {word:<{wide}}{cells}")
+    return [*lines, ""]
 
 
 def explain(
@@ -125,37 +128,56 @@ _PARTS = (
 )  # fmt: skip
 
 
+Branch = tuple[str, "list[Branch]"]
+
+
 def _tree(doc: Mapping[str, Any]) -> Iterator[str]:
     """The document as an indented tree, a line each."""
     title = f"{doc['found']} {doc['asked']}".strip()
     yield f"{title} at {doc['time']}, mode {doc['mode']}"
+    yield from _drawn(list(_branches(doc)))
+
+
+def _drawn(branches: Sequence[Branch], indent: str = "") -> Iterator[str]:
+    for number, (text, below) in enumerate(branches, 1):
+        last = number == len(branches)
+        yield f"{indent}{'└─' if last else '├─'} {text}"
+        yield from _drawn(below, indent + ("   " if last else "│  "))
+
+
+def _leaves(items: Iterable[object]) -> list[Branch]:
+    return [(str(item), []) for item in items]
+
+
+def _branches(doc: Mapping[str, Any]) -> Iterator[Branch]:
     if doc.get("incident"):
-        yield f"├─ incident: {doc['incident']} → {doc['answer']}"
+        yield f"incident: {doc['incident']} → {doc['answer']}", []
     for key, name in _PARTS:
         if doc.get(key):
-            yield f"├─ {name}"
-            yield from (f"│  ├─ {item}" for item in doc[key])
+            yield name, _leaves(doc[key])
     if doc.get("breaker"):
-        yield f"├─ breaker open: {doc['breaker']}"
+        yield f"breaker open: {doc['breaker']}", []
     for case in doc.get("cases", ()):
-        yield from (f"│  {line}" if n else f"├─ {line}" for n, line in enumerate(_case(case)))
+        whom = case["service"] or ", ".join(case["cards"]) or "node"
+        named = f"named by {case['named_by']} since {case['opened']}"
+        yield f"case of {whom}: {case['cause']}, {named}", list(_case(case))
     if doc.get("observed") not in (None, "none"):
-        yield f"├─ observed: {doc['observed']}"
-    yield f"└─ {doc.get('decision') or ('see the cases' if doc.get('cases') else 'no open case')}"
+        yield f"observed: {doc['observed']}", []
+    if doc.get("decision"):
+        yield str(doc["decision"]), []
+    elif not doc.get("cases"):
+        yield "no open case", []
 
 
-def _case(case: Mapping[str, Any]) -> Iterator[str]:
-    whom = case["service"] or ", ".join(case["cards"]) or "node"
-    yield f"case of {whom}: {case['cause']}, named by {case['named_by']} since {case['opened']}"
+def _case(case: Mapping[str, Any]) -> Iterator[Branch]:
     for key, name in (("evidence", "evidence"), ("explains", "explains away"), ("tried", "tried")):
         if case[key]:
-            yield f"├─ {name}"
-            yield from (f"│  ├─ {item}" for item in case[key])
+            yield name, _leaves(case[key])
     if case["policy"]:
-        yield f"├─ policy {case['policy']} ({case['mode']}): {' → '.join(case['ladder'])}"
+        yield f"policy {case['policy']} ({case['mode']}): {' → '.join(case['ladder'])}", []
     against = {name: text for name, text in case["checks"].items() if text}
     if case["checks"]:
         passed = len(case["checks"]) - len(against)
-        yield f"├─ guard: {passed} of {len(case['checks'])} checks passed"
-        yield from (f"│  ├─ {name}: {text}" for name, text in against.items())
-    yield f"└─ {case['decision']}" + (", a person was paged" if case["paged"] else "")
+        text = f"guard: {passed} of {len(case['checks'])} checks passed"
+        yield text, _leaves(f"{name}: {why}" for name, why in against.items())
+    yield case["decision"] + (", a person was paged" if case["paged"] else ""), []
