@@ -3,7 +3,7 @@
 One call at a time, for the tool refuses concurrent ones; each device by its physical id. Formats
 are read in ``watchdog/ascend``. Every series carries ``vendor="ascend"``, ``card`` (by the id map
 of ``npu_smi``, else ``npuN`` of the physical id), ``device`` (the physical id) and, where told,
-``udie`` and ``port``. Ping, optics, addresses and the rest are read from captures only.
+``udie`` and ``port``. Ping, addresses and the rest are read from captures only.
 
 ============================================ ======================================================
 accelerator_link_up                          1 or 0; link: roce, ub, eth, vnic
@@ -64,7 +64,7 @@ class HccnTool:
     call) in seconds; ``cards_of`` is the collector instance whose id map names the cards."""
 
     verbs: tuple[str, ...] = ("link", "net_health")
-    slow: tuple[str, ...] = ("link_stat", "stat")
+    slow: tuple[str, ...] = ("link_stat", "stat", "optical")
     interval: float = 30.0
     timeout: float = 25.0
     limit: float = 5.0

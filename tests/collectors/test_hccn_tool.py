@@ -368,7 +368,7 @@ def node(tmp_path: Path, **answers: object) -> System:
     for name in ("davinci0", "davinci6", "davinci_manager"):
         (tmp_path / "dev" / name).touch()
     usual = {"link": "link status: UP\n", "net_health": "net health status: Success\n"}
-    usual |= {"stat": STAT, "link_stat": HISTORY}
+    usual |= {"stat": STAT, "link_stat": HISTORY, "optical": OPTICS}
     script = {
         f"hccn_tool -i {device} -{verb} -g": answers.get(f"{verb}_{device}", text)
         for verb, text in usual.items()
@@ -409,6 +409,7 @@ def test_slow_answers_stay_until_they_are_asked_again(tmp_path: Path) -> None:
     for device in ("0", "6"):
         assert value(found, "accelerator_link_counter_total", device=device) == 1
         assert value(found, "accelerator_link_changes_total", device=device, direction="up") == 1
+        assert value(found, "accelerator_optical_temperature_celsius", device=device) == 41
 
 
 def test_a_run_gives_each_series_once(tmp_path: Path) -> None:
@@ -455,9 +456,8 @@ def test_a_tool_that_knows_ports_is_asked_for_all_at_once(tmp_path: Path) -> Non
 
 
 def test_when_no_device_answers_the_run_fails(tmp_path: Path) -> None:
-    old = {
-        f"{verb}_{n}": BUSY for verb in ("link", "net_health", "stat", "link_stat") for n in (0, 6)
-    }
+    verbs = ("link", "net_health", "stat", "link_stat", "optical")
+    old = {f"{verb}_{n}": BUSY for verb in verbs for n in (0, 6)}
 
     with pytest.raises(SourceError, match="busy"):
         run(node(tmp_path, dev_info="rubbish\n", **old))
@@ -470,3 +470,11 @@ def test_a_node_without_devices_or_tool_is_not_supported(tmp_path: Path) -> None
     (tmp_path / "dev" / "davinci0").touch()
     with pytest.raises(NotSupported, match="not on this node"):
         list(HccnTool().collect(fake_system(root=tmp_path)))
+
+
+def test_a_port_without_an_optical_module_hides_nothing_else(tmp_path: Path) -> None:
+    refused = "This device does not support querying optical module information.\n"
+    found = run(node(tmp_path, optical_0=refused, optical_6=refused), times=2)
+
+    assert value(found, "accelerator_link_counter_total", device="0") == 1
+    assert value(found, "accelerator_optical_temperature_celsius", device="0") is None
