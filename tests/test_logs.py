@@ -130,6 +130,15 @@ def test_a_cut_last_line_waits_for_its_rest() -> None:
     assert told(reader.feed((OOM[40:] + "\n").encode())) == [("oom_device", 1)]
 
 
+def test_a_hole_that_truncation_left_costs_next_to_nothing() -> None:
+    reader = Classifier("vllm")
+    start = time.process_time()
+
+    reader.feed(bytes(16 * 1024 * 1024))
+
+    assert time.process_time() - start < 0.25  # a second and more where each NUL is looked at
+
+
 def test_nul_bytes_are_passed_over() -> None:
     text = b"\0" * 5000 + (ERROR + OOM).encode() + b"\n"
 

@@ -53,4 +53,4 @@ def is_plain(pattern: Pattern, block: bytes, start: int, stop: int) -> bool:
 
 def without_nul(data: bytes) -> bytes:
     """Without NUL bytes: holes that truncation leaves, and the halves of UTF-16."""
-    return data.replace(b"\0", b"") if b"\0" in data else data
+    return data.translate(None, b"\0") if b"\0" in data else data
