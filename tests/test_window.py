@@ -334,3 +334,16 @@ def test_a_stale_marker_in_a_repeated_page_ends_that_series() -> None:
     window.append(Batch("o", (Page(keys, (3.0, 3.0)),)), 3000)
 
     assert history(window, B) == [(1000, 1.0), (2000, "stale"), (3000, 3.0)]
+
+
+def test_one_owner_of_ever_new_series_leaves_room_for_the_others() -> None:
+    window = Window(max_series=100)
+    for second in range(30):
+        flood = [(key("x", request=f"{second}-{n}"), 1.0) for n in range(10)]
+        window.append(batch("vllm_metrics/a", *flood), second * 1000)
+
+    cards = [(key("accelerator_healthy", card=str(n)), 1.0) for n in range(4)]
+    window.append(batch("npu_smi", *cards), 30_000)
+
+    assert sum(owner == "npu_smi" for _, _, owner in window.latest(30_000)) == 4
+    assert window.counts.series_refused == 300 - 80

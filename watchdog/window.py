@@ -276,7 +276,9 @@ class Window:
         return series
 
     def _create(self, key: Labels, owner: str) -> Series | None:
-        if len(self._series) >= self.max_series:
+        # The last fifth is for those that hold few: one page of ever new labels hides no card.
+        many = len(self._owned.get(owner, ())) >= self.max_series // 25
+        if len(self._series) >= self.max_series - (self.max_series // 5 if many else 0):
             self.counts.series_refused += 1
             return None
         name = next((value for label, value in key if label == NAME), "")
