@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..watchdog.ascend.hccn import read_output
 from ..watchdog.ascend.known import Known, renewed
@@ -50,7 +50,7 @@ from ..watchdog.ascend.queries import ask
 from ..watchdog.ascend.words import numbered
 from ..watchdog.contracts import Yield
 from ..watchdog.errors import CommandTimeout, NotSupported, SourceError
-from ..watchdog.model import Checkpoint, Event, Page, Sample
+from ..watchdog.model import Checkpoint, Event, Page, Sample, labelset
 from ..watchdog.system import System
 
 MAX_TEXT = 4 * 1024 * 1024  # bytes of a capture; one answer is below 10 KiB
@@ -61,7 +61,8 @@ VERB_LAST = "-i N -VERB -g"  # the form that a newer tool, with ports (950), ref
 class HccnTool:
     """``verbs`` are asked of every device in each run; ``slow`` ones of one device in turn, and
     their last answers stay until asked again. ``interval``, ``timeout`` and ``limit`` (of one
-    call) in seconds; ``cards_of`` is the collector instance whose id map names the cards."""
+    call) in seconds; ``cards_of`` is the collector instance whose id map names the cards.
+    ``pings`` are addresses of other nodes' NPU ports by peer name, asked of one device in turn."""
 
     verbs: tuple[str, ...] = ("link", "net_health")
     slow: tuple[str, ...] = ("link_stat", "stat", "optical")
@@ -69,6 +70,7 @@ class HccnTool:
     timeout: float = 25.0
     limit: float = 5.0
     cards_of: str = "npu_smi"
+    pings: Mapping[str, str] = field(default_factory=dict)
     name: str = "hccn_tool"
     scope: Mapping[str, str] = field(default_factory=dict)
 
@@ -98,6 +100,8 @@ class HccnTool:
             yield from run.device(device, self.verbs)
         for verb in self.slow:
             run.keep(devices[turn], verb)
+        for peer, address in self.pings.items():
+            yield from run.ping(devices[turn], peer, address)
         if run.failed and not run.answered:
             raise run.failed
         for device in devices:
@@ -143,6 +147,15 @@ class _Run:
             return
         found = self._answer(device, verb, ("-i", device, f"-{verb}", "-g"))
         self.known = self.known.with_answer(self._card(device), verb, found or None)
+
+    def ping(self, device: str, peer: str, address: str) -> Iterator[Sample]:
+        """Round trips to a peer's port; ``peer`` in the labels is the peer's own name."""
+        if "ping" in self.known.refused:
+            return
+        words = ("-i", device, "-ping", "-g", "address", address, "pkt", "3")
+        for sample in self._answer(device, "ping", words):
+            labels = labelset({**dict(sample.labels), "peer": peer})
+            yield replace(sample, labels=labels)
 
     def kept(self, device: str, verb: str) -> Iterator[Sample]:
         """The last answer to a slow verb, but for what each run asks anew."""

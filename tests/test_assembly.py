@@ -183,3 +183,10 @@ def test_a_log_is_not_waited_for_beyond_its_collectors_time_out() -> None:
     made = {c.instance: c for c in node_collectors(settings, ScriptedRunner({}))}
 
     assert (made["kernel_log"].wait, made["ascend_log"].wait) == (2.0, 5.0)
+
+
+def test_ports_of_peers_are_asked_by_the_tool_of_the_cards() -> None:
+    settings = config.parse("peers: {a: {host: h, roce: 10.0.0.9}, b: {host: h}}")
+    made = {c.instance: c for c in node_collectors(settings, ScriptedRunner({}))}
+
+    assert made["hccn_tool"].pings == {"a": "10.0.0.9"}

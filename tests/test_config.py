@@ -120,6 +120,7 @@ def test_broken_yaml_is_named_with_line_and_column(text: str, place: str) -> Non
         "schedules: {night: {cron: 'at night', lasts: 5h}}",
         "outlets: {elasticsearch: {hosts: ['http://x'], username: u}}",
         "tls: {cert_file: c.pem}",
+        "peers: {a: {host: h, roce: -rf}}",
         "guard: {node: often}",
         "interval: 0s",
         "listen: 127.0.0.1:99999",

@@ -118,6 +118,8 @@ def node_collectors(
             options["source"] = settings.source
         if name == "peers":
             options["peers"] = {peer: (at.host, at.port) for peer, at in config.peers.items()}
+        if name == "hccn_tool":
+            options["pings"] = {p: at.roce for p, at in config.peers.items() if at.roce}
         if name == "fragmentation":
             options["services"] = {service: at.url for service, at in config.services.items()}
             options["npus"] = devices if devices is not None else {}

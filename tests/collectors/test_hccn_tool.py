@@ -478,3 +478,22 @@ def test_a_port_without_an_optical_module_hides_nothing_else(tmp_path: Path) -> 
 
     assert value(found, "accelerator_link_counter_total", device="0") == 1
     assert value(found, "accelerator_optical_temperature_celsius", device="0") is None
+
+
+def test_a_peer_is_pinged_from_one_device_in_turn_under_its_own_name(tmp_path: Path) -> None:
+    system = node(tmp_path)
+    reply = (
+        "device {n} PING 10.20.0.7\nrecv seq=0,time=1.500000ms\nrecv seq=1,time=0.050000ms\n"
+        "2 packets transmitted, 2 received, 0.00% packet loss\n"
+    )
+    for n in (0, 6):
+        line = f"hccn_tool -i {n} -ping -g address 10.20.0.7 pkt 3"
+        system.runner.script[line] = reply.format(n=n)
+
+    found = list(HccnTool(pings={"node-2": "10.20.0.7"}).collect(system))
+
+    pings = [s for s in found if isinstance(s, Sample) and s.name.startswith("accelerator_ping")]
+    trips = [s.value for s in pings if s.name == "accelerator_ping_round_trip_seconds"]
+    assert trips == [pytest.approx(50e-6)]
+    assert {dict(s.labels)["peer"] for s in pings} == {"node-2"}
+    assert len({dict(s.labels)["device"] for s in pings}) == 1

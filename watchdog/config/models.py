@@ -5,6 +5,7 @@ Values only. Whether a path exists or an alert name is known is for the rooms th
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from pathlib import Path
@@ -136,6 +137,17 @@ class Peer(Room):
 
     host: str = Field(min_length=1, description="name or address")
     port: int = Field(22, ge=1, le=65535, description="an open TCP port there")
+    roce: str | None = Field(
+        None, description="address of an NPU port there, asked with hccn_tool -ping"
+    )
+
+    @field_validator("roce")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        try:
+            return None if value is None else str(ipaddress.ip_address(value))
+        except ValueError as error:
+            raise ValueError(f"{value!r} is no IP address") from error
 
 
 class Schedule(Room):
