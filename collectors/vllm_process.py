@@ -9,6 +9,7 @@ are told. What the engine does is not asked here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -37,8 +38,13 @@ MISSED = 120.0  # seconds after its end for which a server is looked for in ever
 SELDOM = 8.0  # ... and then, as before it was ever seen, after so many (a start is seen in 10)
 SETTLE = 5.0  # seconds that a dead server's children may take to end by themselves
 ASIDE = 1.0  # seconds for /is_sleeping and /is_paused
+MAX_PAGE = 8 * 1024 * 1024  # bytes of a metrics page
 REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "containerd-shim", "conmon")
 """Names (cut to 15 characters by the kernel) of those that take in orphans."""
+
+_AWAKE = re.compile(
+    rb'^[\w:]*engine_sleep_state\{[^\n]*sleep_state="awake"[^\n]*\} 1(?:\.0)?$', re.M
+)
 
 Member = list[int]
 """Pid and start in ticks, as JSON keeps it."""
@@ -298,9 +304,11 @@ class _Look:
             self.doc["listening"] = self._listens(server)
         if not self.doc["listening"]:
             return "starting"
-        if self._says("/is_sleeping", "is_sleeping"):
+        sleeping = self._says("/is_sleeping", "is_sleeping")
+        paused = self._says("/is_paused", "is_paused")
+        if sleeping and not (paused and self._awake()):
             return "sleeping"
-        if self._says("/is_paused", "is_paused"):
+        if paused:
             return "paused"
         return "serving"
 
@@ -339,7 +347,15 @@ class _Look:
             return False
         return isinstance(answer, dict) and answer.get(key) is True
 
-    def _get(self, path: str) -> tuple[int, bytes]:
+    def _awake(self) -> bool:
+        """Whether the engine's gauge says so: each of vLLM's two routes answers yes for both."""
+        try:
+            status, page = self._get("/metrics", MAX_PAGE)
+        except HttpError:
+            return False
+        return status == 200 and _AWAKE.search(page) is not None
+
+    def _get(self, path: str, limit: int = 65536) -> tuple[int, bytes]:
         url = self.settings.url.rstrip("/") + path
-        answer = self.system.http.request("GET", url, timeout=ASIDE, limit=65536)
+        answer = self.system.http.request("GET", url, timeout=ASIDE, limit=limit)
         return answer.status, answer.body

@@ -306,6 +306,25 @@ def test_sleep_and_pause_are_what_the_server_says(
     assert node.look()[phase] == 1.0
 
 
+@pytest.mark.parametrize(("awake", "phase"), [("1.0", "paused"), ("0.0", "sleeping")])
+def test_where_both_routes_say_yes_the_gauge_tells_a_pause_from_sleep(
+    tmp_path: Path, awake: str, phase: str
+) -> None:
+    pages = {
+        f"GET {URL}/is_sleeping": '{"is_sleeping": true}',
+        f"GET {URL}/is_paused": '{"is_paused": true}',
+        f"GET {URL}/metrics": "\n".join(
+            f'vllm:engine_sleep_state{{engine="0",sleep_state="{state}"}} {value}'
+            for state, value in (("awake", awake), ("discard_all", "1.0"))
+        ),
+    }
+    node = Node(tmp_path, pages)
+    node.tree.vllm()
+    node.tree.listen((8000, "5000"))
+
+    assert node.look()[phase] == 1.0
+
+
 def test_a_server_without_these_routes_is_asked_once(serving: Node) -> None:
     serving.look()
     serving.look()
