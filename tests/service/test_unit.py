@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machines import Machine, machine
+from tests.support.machines import Machine, hidden_paths, machine
 
 REPOSITORY = Path(__file__).parents[2]
 SYSTEMD = REPOSITORY / "deploy" / "systemd"
@@ -32,7 +32,8 @@ def prepare(root: Path) -> None:
     units = root / "etc/systemd/system"
     shutil.copy(SYSTEMD / UNIT, units)
     (units / f"{UNIT}.d").mkdir()
-    (units / f"{UNIT}.d/quick.conf").write_text(DROP_IN)
+    shown = "".join(f"BindReadOnlyPaths={path}\n" for path in hidden_paths())
+    (units / f"{UNIT}.d/quick.conf").write_text(DROP_IN + shown)
     shutil.copy(
         SYSTEMD / "vllm-watchdog.sysusers.conf", root / "usr/lib/sysusers.d/vllm-watchdog.conf"
     )
