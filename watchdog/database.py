@@ -188,7 +188,11 @@ class Database:
         connection = sqlite3.connect(
             self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA cache_size=-1024")
+        try:
+            connection.execute("PRAGMA cache_size=-1024")
+        except BaseException:  # a file that is no database is noticed here
+            connection.close()
+            raise
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
