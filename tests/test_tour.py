@@ -10,7 +10,7 @@ import pytest
 from vllm_watchdog.watchdog.cli import run
 
 REPOSITORY = Path(__file__).parents[1]
-TOUR = (REPOSITORY / "docs" / "tour.md").read_text()
+TOUR = (REPOSITORY / "README.md").read_text()
 SHOWN = re.findall(r"^    \$ vllm-watchdog explain (\S+)\n((?:    .*\n)+)", TOUR, re.M)
 
 
