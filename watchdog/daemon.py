@@ -52,6 +52,7 @@ JOURNAL_AGE = 14 * 86400.0
 MAX_UNWRITTEN = 10_000  # events kept in memory while the journal cannot be written
 
 Log = Callable[..., object]
+LEVELS = {"info": "info", "warning": "warning", "critical": "error"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +316,9 @@ class Daemon:
             self._record_tick(self.recorder, tick, inputs, decisions)
         for event in decisions.events:
             if event.severity != "info":
-                self.log(event.message, kind=event.kind, severity=event.severity)
+                self.log(
+                    event.message, level=LEVELS.get(event.severity, "warning"), kind=event.kind
+                )
 
     def _journal_all(self, journal: Journal) -> None:
         """Write what waits, oldest first. While the disk is full it waits in memory, bounded."""
@@ -379,7 +382,7 @@ class Daemon:
     def _tell(self, kind: str, message: str, severity: str = "info") -> None:
         self._own_events.append(Event(kind, message, severity=severity))
         if severity != "info":
-            self.log(message, kind=kind)
+            self.log(message, level=LEVELS.get(severity, "warning"), kind=kind)
 
     # Housekeeping
 
