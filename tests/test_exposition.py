@@ -124,6 +124,55 @@ def test_a_value_that_breaks_on_a_known_page_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("page", "left"),
+    [
+        (b"nan\ninf 2\n", {"inf": 2.0}),  # a name that reads as a number lost its value
+        (b"# nan 1\ninf 2\n", {"inf": 2.0}),
+        (b"nan 3\ninf 2\nnew 5\n", {"nan": 3.0, "inf": 2.0, "new": 5.0}),
+        (b"nan 3\n", {"nan": 3.0}),
+        (b"inf 1\nnan 2\n", {"inf": 1.0, "nan": 2.0}),
+        (b"nan 7 100\ninf 2\n", {"nan": 7.0, "inf": 2.0}),
+        (b"nan  7\r\ninf 2", {"nan": 7.0, "inf": 2.0}),
+    ],
+)
+def test_a_page_of_almost_the_known_form_is_read_anew(page: bytes, left: dict[str, float]) -> None:
+    reader = Exposition()
+    reader.read(b"nan 1\ninf 2\n")
+
+    assert {labelset({}, name): value for name, value in left.items()} == values(reader.read(page))
+
+
+def test_a_sample_in_the_place_of_a_comment_is_read() -> None:
+    reader = Exposition()
+    reader.read(b"# c\na 1\n")
+
+    assert reader.read(b"b 7\na 2\n").page.values == (7.0, 2.0)
+
+
+def test_a_comment_and_blank_lines_may_change() -> None:
+    reader = Exposition()
+    first = reader.read(b"# at 1\n\na 1\n").page
+    again = reader.read(b"# at 10_000\n#\na 2\n").page
+
+    assert first.keys is again.keys
+    assert again.values == (2.0,)
+
+
+def test_what_was_left_out_of_a_repeated_page_is_told_again() -> None:
+    reader = Exposition(limit=2)
+    for number in (1, 2):
+        reading = reader.read(f"a 1\na {number}\nb 2\nc 3\n".encode())
+
+    assert (reading.duplicates, reading.over_limit, reading.page.values) == (1, 1, (2.0, 2.0))
+
+
+def test_a_name_without_a_blank_before_the_number_is_no_sample() -> None:
+    reading = read('up1\nb{x="1"}2\n')
+
+    assert (1, {labelset({"x": "1"}, "b"): 2.0}) == (reading.broken, values(reading))
+
+
+@pytest.mark.parametrize(
     "body", [b"<!DOCTYPE html><p>a 1</p>", b" <html>", b'{"a": 1}', b"\x7fELF\0\0", b"no page\n"]
 )
 def test_another_kind_of_body_is_refused(body: bytes) -> None:

@@ -1,7 +1,7 @@
 """Prometheus' text formats (0.0.4 and OpenMetrics), read into columns.
 
-A page that comes again with the same series in the same order costs one comparison and the numbers
-only, and gives the same ``keys`` object. No requests and no meaning of names here.
+A page that comes again with the same series in the same order costs one cut of each line and the
+numbers only, and gives the same ``keys`` object. No requests and no meaning of names here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_LINE = 64 * 1024  # bytes; a longer line is counted as broken
 # name, then an optional label set, then value, then an optional time and exemplar.
 _LINE = re.compile(
     rb"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t]*"
-    rb'(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?[ \t]*'
+    rb'(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\}[ \t]*|(?<=[ \t]))'
     rb"([-+0-9.a-zA-Z]+)(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#[ \t].*)?\r?$",
     re.DOTALL,
 )
@@ -42,19 +42,39 @@ class Reading:
     over_limit: int = 0
 
 
-@dataclass(slots=True)
 class _Layout:
-    """The last page's form: each sample line's text before the value, and which of them count.
+    """The last page's form: which lines hold samples, the text of each before its value, and which
+    of them count. Of use for a page whose every sample is just series, blank, value."""
 
-    ``heads`` is None when a line also holds a time or an exemplar, or is broken: such a page is
-    read line by line each time.
-    """
+    __slots__ = ("_heads", "_others", "_samples", "_size", "_wanted")
 
-    heads: list[bytes] | None
-    wanted: list[bool]
-    keys: tuple[Labels, ...]
-    duplicates: int
-    over_limit: int
+    def __init__(self, heads: list[bytes | None], wanted: set[int]) -> None:
+        """``heads``: per line the text before the value, blank included; None if no sample."""
+        self._samples = [head is not None for head in heads]
+        self._others = [head is None for head in heads]
+        self._heads = [head for head in heads if head is not None]
+        self._wanted = list(compress((at in wanted for at in range(len(heads))), self._samples))
+        self._size = sum(map(len, self._heads))
+
+    def numbers(self, lines: list[bytes], size: int) -> tuple[float, ...] | None:
+        """The values of a page of so many bytes, or None where it has another form.
+
+        ``removeprefix`` cuts a head off or nothing at all: all were there if the lengths agree.
+        """
+        if len(lines) != len(self._samples):
+            return None
+        others = list(compress(lines, self._others))
+        if not all(map(_empty, others)):
+            return None
+        texts = list(map(bytes.removeprefix, compress(lines, self._samples), self._heads))
+        told = b"".join(texts)
+        rest = size - (len(lines) - 1) - sum(map(len, others)) - self._size
+        if len(told) != rest or b"_" in told:  # float() would take 1_0 for 10
+            return None
+        try:
+            return tuple(map(float, compress(texts, self._wanted)))
+        except ValueError:
+            return None
 
 
 class Exposition:
@@ -70,30 +90,34 @@ class Exposition:
         self._limit = limit
         self._known: dict[bytes, Labels] = {}
         self._layout: _Layout | None = None
+        self._keys: tuple[Labels, ...] = ()
+        self._left_out = (0, 0)
 
     def read(self, data: bytes) -> Reading:
         """Return the page's samples. Raises SourceError when the body is no metrics page."""
         _refuse_foreign(data)
-        lines = [line for line in data.split(b"\n") if line and line[0] != 35]  # 35: '#'
-        parts = [line.rpartition(b" ") for line in lines]
-        heads = [part[0] for part in parts]
-        layout = self._layout
-        if layout is not None and layout.heads == heads:
-            values = _numbers([part[2] for part in parts], layout.wanted)
+        lines = data.split(b"\n")
+        if self._layout is not None:
+            values = self._layout.numbers(lines, len(data))
             if values is not None:
-                page = Page(layout.keys, values)
-                return Reading(page, 0, layout.duplicates, layout.over_limit)
-        return self._read_all(lines, heads)
+                return Reading(Page(self._keys, values), 0, *self._left_out)
+        return self._read_all(lines)
 
-    def _read_all(self, lines: list[bytes], heads: list[bytes]) -> Reading:
+    def _read_all(self, lines: list[bytes]) -> Reading:
         """Read a page line by line and remember its layout if each line is head, blank, value."""
         found: dict[Labels, tuple[float, int]] = {}
+        heads: list[bytes | None] = []
         broken = duplicates = over_limit = 0
         plain = True
         for index, line in enumerate(lines):
-            sample = self._sample(line, heads[index])
+            if _empty(line):
+                heads.append(None)
+                continue
+            head = line[: line.rfind(b" ") + 1]
+            heads.append(head)
+            sample = self._sample(line, head)
             if sample is None:
-                broken += bool(line.strip()) and line.strip()[:1] != b"#"
+                broken += 1
                 continue
             key, value, exact = sample
             plain = plain and exact
@@ -107,24 +131,18 @@ class Exposition:
             found[key] = (value, index)
         if broken and not found:
             raise SourceError("not a metrics page: no line of it is a sample")
-        return self._remember(heads, found, plain and not broken, (broken, duplicates, over_limit))
+        wanted = {index for _, index in found.values()}
+        self._layout = _Layout(heads, wanted) if plain and not broken else None
+        self._left_out = (duplicates, over_limit)
+        return Reading(self._page(found), broken, duplicates, over_limit)
 
-    def _remember(
-        self,
-        heads: list[bytes],
-        found: dict[Labels, tuple[float, int]],
-        plain: bool,
-        counts: tuple[int, int, int],
-    ) -> Reading:
+    def _page(self, found: dict[Labels, tuple[float, int]]) -> Page:
+        """The page in the order of its lines; keys equal to the last page's are the same object."""
         ordered = sorted(found.items(), key=lambda item: item[1][1])
         keys = tuple(key for key, _ in ordered)
-        if self._layout is not None and self._layout.keys == keys:
-            keys = self._layout.keys
-        wanted = [False] * len(heads)
-        for _, (_, index) in ordered:
-            wanted[index] = True
-        self._layout = _Layout(heads if plain else None, wanted, keys, counts[1], counts[2])
-        return Reading(Page(keys, tuple(value for _, (value, _) in ordered)), *counts)
+        if keys != self._keys:
+            self._keys = keys
+        return Page(self._keys, tuple(value for _, (value, _) in ordered))
 
     def _sample(self, line: bytes, head: bytes) -> tuple[Labels, float, bool] | None:
         """Series, value, and whether the line is exactly head, blank, value; None if broken.
@@ -136,10 +154,10 @@ class Exposition:
         match = _LINE.match(line)
         if match is None or not _NUMBER.match(match[3]):
             return None
-        exact = match.end(3) == len(line.rstrip()) and match.start(3) == len(head) + 1
+        exact = match.end(3) == len(line.rstrip()) and match.start(3) == len(head)
         if match[1].endswith(b"_created"):
             return (), 0.0, exact
-        prefix = line[: match.start(3)]
+        prefix = head if match.start(3) == len(head) else line[: match.start(3)]
         key = self._known.get(prefix)
         if key is None:
             key = self._series(match[1], match[2] or b"")
@@ -172,15 +190,9 @@ class Exposition:
         return labelset({**pairs, **self._labels}, name.decode())
 
 
-def _numbers(texts: list[bytes], wanted: list[bool]) -> tuple[float, ...] | None:
-    """The wanted numbers, or None when one of them is none (the line-by-line way says which)."""
-    chosen = list(compress(texts, wanted))
-    if b"_" in b"".join(chosen):  # float() would take 1_0 for 10
-        return None
-    try:
-        return tuple(map(float, chosen))
-    except ValueError:
-        return None
+def _empty(line: bytes) -> bool:
+    """Does this line say nothing: blank or a comment?"""
+    return not line or line[0] == 35 or line.lstrip()[:1] in (b"", b"#")  # 35: '#'
 
 
 def _refuse_foreign(data: bytes) -> None:
