@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from .system import Host, Process
+from .system import Process, ProcessTable
 
 _CHILD = re.compile(r"^VLLM::")
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
@@ -36,7 +36,7 @@ class Server:
     tensor_parallel: int = 1
 
 
-def servers(host: Host) -> list[Server]:
+def servers(host: ProcessTable) -> list[Server]:
     """All vLLM servers of the node, by port; names are unique and fit to be service names."""
     found = [_server(host.details(process)) for process in _parents(host.processes())]
     found.sort(key=lambda server: (_port(server.url), server.pid))

@@ -231,13 +231,44 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A remediation that the guard let through."""
+    """A remediation that the guard let through.
+
+    ``cause`` is the diagnosis' word, ``cards`` the sick ones, ``spares`` the cards reserved for the
+    act; ``standby``: traffic may go to the standby. ``limit``: seconds that the act may last.
+    ``back``: the way back of an earlier act (from INT8 to the first profile, from a lowered
+    frequency to the one as found).
+    """
 
     remediation: str
     alert: Alert
     attempt: int = 1
     service: str = ""
     id: str = ""
+    cause: str = ""
+    cards: tuple[str, ...] = ()
+    spares: tuple[str, ...] = ()
+    standby: bool = False
+    limit: float = 0.0
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceMode:
+    """How a service stands because of what was done to it; survives restarts of the daemon.
+
+    ``serving``: which of the two instances users reach. ``front``: open, drained (503), cache_only
+    or shedding. ``profile``: empty as configured. ``cards``, ``standby_cards``: the cards of the
+    configured instance and of its standby where an act gave them others; empty as configured.
+    ``since`` is Unix seconds, ``by`` the request or the person.
+    """
+
+    serving: Literal["primary", "standby"] = "primary"
+    front: Literal["open", "drained", "cache_only", "shedding"] = "open"
+    profile: str = ""
+    cards: tuple[str, ...] = ()
+    standby_cards: tuple[str, ...] = ()
+    since: float = 0.0
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

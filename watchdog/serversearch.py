@@ -79,9 +79,6 @@ class _Read:
     def details(self, process: Process) -> Process:
         return process
 
-    def figures(self) -> Mapping[str, float]:
-        return {}
-
 
 def _vllm_like(files: Files, known: Iterable[Stat]) -> Iterator[Process]:
     for entry in known:

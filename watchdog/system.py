@@ -40,6 +40,7 @@ __all__ = [
     "Lock",
     "Notifier",
     "Process",
+    "ProcessTable",
     "RealClock",
     "RealHost",
     "RealHttp",
@@ -270,6 +271,18 @@ class Files:
         found = globbing.glob(prefix + pattern)
         return sorted(path[len(prefix) :] for path in found)
 
+    def modified(self, path: str | Path) -> float:
+        """When the file was last written, in Unix seconds. Raises OSError."""
+        return self.path(path).stat().st_mtime
+
+    def make_folder(self, path: str | Path, mode: int = 0o700) -> None:
+        """Make the folder and those above it, where absent. Raises OSError."""
+        self.path(path).mkdir(parents=True, exist_ok=True, mode=mode)
+
+    def remove(self, path: str | Path) -> None:
+        """Remove a file; one that is not there is no error. Raises OSError."""
+        self.path(path).unlink(missing_ok=True)
+
     def write(self, path: str | Path, data: bytes, mode: int = 0o600) -> None:
         """Replace a file atomically: written aside, synced, renamed. Raises OSError."""
         target = self.path(path)
@@ -315,8 +328,8 @@ class Process:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-class Host(Protocol):
-    """The machine's process table and host figures."""
+class ProcessTable(Protocol):
+    """The machine's processes."""
 
     def processes(self) -> list[Process]:
         """All processes that may be seen, without ports and environment, by pid."""
@@ -326,8 +339,17 @@ class Host(Protocol):
         """The process with listening ports and environment, as far as permitted."""
         ...
 
+
+class Host(ProcessTable, Protocol):
+    """The machine's process table and host figures."""
+
     def figures(self) -> Mapping[str, float]:
         """Host figures: cpu_seconds_total by mode as ``cpu:MODE``, memory and swap in bytes."""
+        ...
+
+    def kill(self, process: Process, number: int) -> bool:
+        """Send a signal to this very process (its start tells it from a later one of the same
+        pid); False when it is gone. Raises PermissionError."""
         ...
 
 
@@ -382,6 +404,21 @@ class RealHost:
             listens,
             environ,
         )
+
+    def kill(self, process: Process, number: int) -> bool:
+        """See Host.kill."""
+        import psutil
+
+        try:
+            handle = psutil.Process(process.pid)
+            if abs(handle.create_time() - process.started) > 0.05:
+                return False
+            handle.send_signal(number)
+        except psutil.NoSuchProcess:
+            return False
+        except psutil.AccessDenied as error:
+            raise PermissionError(f"process {process.pid} is another user's") from error
+        return True
 
     def figures(self) -> Mapping[str, float]:
         """See Host.figures."""

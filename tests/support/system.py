@@ -121,6 +121,7 @@ class FakeHost:
     ) -> None:
         self.table = list(processes)
         self.values = dict(figures or {})
+        self.signals: list[tuple[int, int]] = []
 
     def processes(self) -> list[Process]:
         return list(self.table)
@@ -130,6 +131,11 @@ class FakeHost:
 
     def figures(self) -> Mapping[str, float]:
         return self.values
+
+    def kill(self, process: Process, number: int) -> bool:
+        """Noted in ``signals``; a test takes the process out of ``table`` where it shall end."""
+        self.signals.append((process.pid, number))
+        return any(each.pid == process.pid for each in self.table)
 
 
 def fake_system(
