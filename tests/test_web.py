@@ -7,19 +7,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from vllm_watchdog.watchdog.errors import HttpError
 from vllm_watchdog.watchdog.system import RealHttp
+from vllm_watchdog.watchdog.web import unix_url
 
 Play = Callable[[socket.socket], None]
 HEAD = b"HTTP/1.1 200 OK\r\n"
 
 
 @contextlib.contextmanager
-def server(play: Play) -> Iterator[str]:
-    """A server that does what ``play`` says with each connection, after one request on it."""
+def server(play: Play, path: Path | None = None) -> Iterator[str]:
+    """A server that does what ``play`` says with each connection, after one request on it; on a
+    Unix socket where a ``path`` is given."""
 
     def serve(connection: socket.socket) -> None:
         with contextlib.suppress(OSError), connection:
@@ -32,10 +35,19 @@ def server(play: Play) -> Iterator[str]:
                 connection, _ = listener.accept()
                 threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with _listener(path) as listener:
         threading.Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        yield unix_url(path) if path else f"http://127.0.0.1:{listener.getsockname()[1]}/"
         listener.shutdown(socket.SHUT_RDWR)
+
+
+def _listener(path: Path | None) -> socket.socket:
+    if path is None:
+        return socket.create_server(("127.0.0.1", 0))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    return listener
 
 
 def drip(piece: bytes) -> Play:
@@ -106,3 +118,45 @@ def test_a_connection_is_used_again() -> None:
 
     assert answers == ["ok", "ok"]
     assert len(opened) == 1
+
+
+def test_a_server_on_a_unix_socket_is_asked_by_its_path(tmp_path: Path) -> None:
+    asked = []
+
+    def play(connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"Content-Length: 2\r\n\r\nok")
+        asked.append(connection.recv(65536))
+        connection.sendall(HEAD + b"Content-Length: 5\r\n\r\nagain")
+
+    http = RealHttp()
+    path = tmp_path / "An Own.sock"  # blanks and capitals are kept
+    with server(play, path):
+        first = http.request("GET", unix_url(path, "/v1/x?all=1"), timeout=5).text
+        second = http.request("POST", unix_url(path, "/v1/x?all=1"), timeout=5, body=b"{}").text
+
+    assert (first, second) == ("ok", "again")
+    assert asked[0].splitlines()[:2] == [b"POST /v1/x?all=1 HTTP/1.1", b"Host: localhost"]
+    assert asked[0].endswith(b"{}")
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["absent", "left behind"])
+def test_a_socket_without_a_server_refuses_and_is_named(tmp_path: Path, left: bool) -> None:
+    path = tmp_path / "s.sock"
+    if left:
+        _listener(path).close()
+
+    with pytest.raises(HttpError, match=r"^/.*/s\.sock: ") as told:
+        RealHttp().request("GET", unix_url(path), timeout=5)
+
+    assert told.value.reason == "refused"
+
+
+def test_a_silent_server_on_a_unix_socket_has_its_deadline(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    with (
+        server(drip(b"x"), path),
+        pytest.raises(HttpError, match=r"no answer within 0\.5 s") as told,
+    ):
+        RealHttp().request("GET", unix_url(path), timeout=0.5)
+
+    assert told.value.reason == "timeout"

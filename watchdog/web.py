@@ -14,13 +14,17 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote, unquote, urlsplit
 
 from .commands import MAX_OUTPUT
 from .errors import HttpError
 
 if TYPE_CHECKING:
     import requests
+
+UNIX = "http+unix://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,16 @@ class Response:
         return self.body.decode("utf-8", "replace")
 
 
+def unix_url(path: str | Path, target: str = "/") -> str:
+    """The address of ``target`` at a server that listens on a Unix socket (an absolute path)."""
+    return f"{UNIX}{quote(str(path), safe='')}{target}"
+
+
 class Http(Protocol):
-    """HTTP requests, each with a deadline for the whole answer and a bound on its size."""
+    """HTTP requests, each with a deadline for the whole answer and a bound on its size.
+
+    ``http+unix://`` addresses lead to Unix sockets (``unix_url``).
+    """
 
     def request(
         self,
@@ -72,6 +84,7 @@ class RealHttp:
             session.trust_env = False
             for scheme in ("http://", "https://"):
                 session.mount(scheme, _adapter(self._until))
+            session.mount(UNIX, _unix_adapter(self._until))
             self._local.session = session
         return session
 
@@ -103,17 +116,17 @@ class RealHttp:
             with contextlib.closing(answer):
                 data, truncated = _read_body(answer, deadline, limit)
         except library.exceptions.SSLError as error:
-            raise HttpError(f"{url}: {_short(error)}", "tls") from error
+            raise HttpError(f"{_shown(url)}: {_short(error)}", "tls") from error
         except library.exceptions.Timeout as error:
-            raise HttpError(f"{url}: no answer within {timeout:g} s", "timeout") from error
+            raise HttpError(f"{_shown(url)}: no answer within {timeout:g} s", "timeout") from error
         except library.exceptions.ConnectionError as error:
             if "timed out" in str(error).lower():
-                text = f"{url}: no whole answer within {timeout:g} s"
+                text = f"{_shown(url)}: no whole answer within {timeout:g} s"
                 raise HttpError(text, "timeout") from error
             reason = "refused" if "refused" in str(error) else "broken"
-            raise HttpError(f"{url}: {_short(error)}", reason) from error
+            raise HttpError(f"{_shown(url)}: {_short(error)}", reason) from error
         except library.exceptions.RequestException as error:
-            raise HttpError(f"{url}: {_short(error)}", "broken") from error
+            raise HttpError(f"{_shown(url)}: {_short(error)}", "broken") from error
         return Response(answer.status_code, data, dict(answer.headers), truncated)
 
 
@@ -130,6 +143,11 @@ def _read_body(answer: requests.Response, deadline: float, limit: int) -> tuple[
         if time.monotonic() > deadline:
             raise library.exceptions.Timeout
     return b"".join(chunks), False
+
+
+def _shown(url: str) -> str:
+    """The address for people: a Unix socket by its path."""
+    return unquote(urlsplit(url).netloc) if url.startswith(UNIX) else url
 
 
 def _short(error: Exception) -> str:
@@ -173,17 +191,78 @@ def _adapter(until: _Until) -> Any:
     from requests.adapters import HTTPAdapter
     from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-    class Answer(http.client.HTTPResponse):
-        def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-            super().__init__(sock, *args, **kwargs)
-            self.fp.close()
-            self.fp = io.BufferedReader(_Timed(sock, until))
+    answer = _answer(until)
 
     def timed(pool: Any) -> Any:
-        connection = type("Connection", (pool.ConnectionCls,), {"response_class": Answer})
+        connection = type("Connection", (pool.ConnectionCls,), {"response_class": answer})
         return type("Pool", (pool,), {"ConnectionCls": connection})
 
     adapter = HTTPAdapter()
     pools = {"http": timed(HTTPConnectionPool), "https": timed(HTTPSConnectionPool)}
     adapter.poolmanager.pool_classes_by_scheme = pools
     return adapter
+
+
+def _answer(until: _Until) -> type[http.client.HTTPResponse]:
+    class Answer(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+            super().__init__(sock, *args, **kwargs)
+            self.fp.close()
+            self.fp = io.BufferedReader(_Timed(sock, until))
+
+    return Answer
+
+
+def _unix_adapter(until: _Until) -> Any:
+    """An adapter of requests that speaks to Unix sockets, one pool of connections for each."""
+    from requests.adapters import HTTPAdapter
+    from urllib3.connection import HTTPConnection
+    from urllib3.connectionpool import HTTPConnectionPool
+    from urllib3.exceptions import NewConnectionError
+
+    def pool(path: str) -> HTTPConnectionPool:
+        class Connection(HTTPConnection):
+            response_class = _answer(until)
+
+            def connect(self) -> None:
+                connection = socket.socket(socket.AF_UNIX)
+                connection.settimeout(max(until.deadline - time.monotonic(), 0.001))
+                try:
+                    connection.connect(path)
+                except TimeoutError:
+                    connection.close()
+                    raise
+                except OSError as error:
+                    connection.close()
+                    gone = isinstance(error, (FileNotFoundError, ConnectionRefusedError))
+                    told = "connection refused" if gone else error.strerror or str(error)
+                    raise NewConnectionError(self, told) from error
+                self.sock = connection
+
+        class Pool(HTTPConnectionPool):
+            ConnectionCls = Connection
+
+        return Pool("localhost")
+
+    class Adapter(HTTPAdapter):
+        def __init__(self) -> None:
+            super().__init__()
+            self._pools: dict[str, HTTPConnectionPool] = {}
+
+        def get_connection(self, url: Any, *_: Any, **__: Any) -> HTTPConnectionPool:
+            path = unquote(urlsplit(url).netloc)
+            if path not in self._pools:
+                self._pools[path] = pool(path)
+            return self._pools[path]
+
+        def get_connection_with_tls_context(
+            self, request: Any, *_: Any, **__: Any
+        ) -> HTTPConnectionPool:
+            return self.get_connection(request.url)
+
+        def close(self) -> None:
+            for each in self._pools.values():
+                each.close()
+            super().close()
+
+    return Adapter()
