@@ -39,6 +39,7 @@ class _State:
     watch: LogWatch = field(default_factory=LogWatch)
     restored: bool = False
     behind: bool = False
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,25 @@ class AscendLog:
         """None: a node has one driver."""
         return {}
 
+    @property
+    def waited(self) -> float:
+        """Seconds that the last run waited for something to be written: no work of its own."""
+        return self.state.waited
+
     def collect(self, system: System) -> Iterable[Yield]:
         """Yield the events of new lines, ``accelerator_fault`` and ``log_events_total``.
 
         Raises NotSupported where there is no such log, SourceError when none of them can be read.
         """
         kept = system.checkpoints.get(self.instance)
-        state = self.state
+        state, start = self.state, system.clock.mono()
         if not state.restored:
             state.restored = True
             state.faults.cards, state.faults.hold = self.cards, self.hold
             state.faults.restore((kept or {}).get("faults"))
         elif self.wait and not state.behind:
             state.watch.wait(system.files, self.files, self.wait)
+        state.waited = system.clock.mono() - start
         wall = system.clock.wall()
         tail = LogTail(system.files, self.files, kept, self.from_start, self.budget)
         state.book.open()

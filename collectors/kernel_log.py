@@ -41,6 +41,7 @@ class _State:
     stream: RecordStream | None = None
     restored: bool = False
     lost: int = 0  # records of this run that the ring had overwritten before they were read
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,21 @@ class KernelLog:
         """None: a node has one kernel."""
         return {}
 
+    @property
+    def waited(self) -> float:
+        """Seconds that the last run waited for something to be written: no work of its own."""
+        return self.state.waited
+
     def collect(self, system: System) -> Iterable[Yield]:
         """Yield the events of new records, ``accelerator_fault`` and ``log_events_total``.
 
         Raises NotSupported where no form of the log can be read.
         """
         kept = dict(system.checkpoints.get(self.instance) or {})
-        state = self.state
+        state, start = self.state, system.clock.mono()
         if self.wait and state.stream is not None:
             state.stream.wait(self.wait)
+        state.waited = system.clock.mono() - start
         wall = system.clock.wall()
         if not state.restored:
             state.restored = True

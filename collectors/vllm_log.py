@@ -28,6 +28,7 @@ class _State:
     watch: LogWatch = field(default_factory=LogWatch)
     begun: bool = False
     behind: bool = False
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,21 @@ class VllmLog:
         """The service."""
         return {"service": self.service}
 
+    @property
+    def waited(self) -> float:
+        """Seconds that the last run waited for something to be written: no work of its own."""
+        return self.state.waited if self.state is not None else 0.0
+
     def collect(self, system: System) -> Iterable[Yield]:
         """Yield the events of new lines, and ``log_events_total`` and ``log_requests_total``.
 
         Raises SourceError when no file can be read though there are some.
         """
         assert self.state is not None
-        book = self.state.book
+        book, start = self.state.book, system.clock.mono()
         if self.wait and self.state.begun and not self.state.behind:
             self.state.watch.wait(system.files, self.files, self.wait)
+        self.state.waited = system.clock.mono() - start
         self.state.begun = True
         kept = system.checkpoints.get(self.instance)
         tail = LogTail(system.files, self.files, kept, self.from_start, self.budget)

@@ -152,6 +152,8 @@ class LogBook:
             labels = labelset({**self.labels, "kind": kind})
             yield Sample("log_events_total", float(self.counts[kind]), labels)
         yield from self.request_counts()
+        if self._scanner is None:  # made now, so that the first line need not wait for it
+            Classifier(self.source, scan=self._scan)
 
     def request_counts(self) -> Iterator[Sample]:
         """``log_requests_total{status}`` (2xx, 4xx, 5xx) of the answers counted so far."""

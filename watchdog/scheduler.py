@@ -96,7 +96,8 @@ def run_once(collector: Collector, system: System, labeller: Labeller | None = N
         batch = replace(empty, error=_line(error))
     if batch.checkpoint is not None:
         system.checkpoints.put(collector.instance, batch.checkpoint.doc)
-    return replace(batch, duration=system.clock.mono() - start)
+    waited = float(getattr(collector, "waited", 0.0))  # for its source: no work
+    return replace(batch, duration=max(system.clock.mono() - start - waited, 0.0))
 
 
 def _batch(empty: Batch, yielded: Iterable[Yield], labeller: Labeller) -> Batch:

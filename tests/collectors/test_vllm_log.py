@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.system import fake_system
+from tests.support.system import VirtualClock, fake_system
 from vllm_watchdog.collectors.vllm_log import VllmLog, capture
+from vllm_watchdog.watchdog import logevents
 from vllm_watchdog.watchdog.contracts import Collector
 from vllm_watchdog.watchdog.errors import SourceError
+from vllm_watchdog.watchdog.logscan import scanner
 from vllm_watchdog.watchdog.model import Checkpoint, Event, Sample
+from vllm_watchdog.watchdog.scheduler import run_once
 from vllm_watchdog.watchdog.system import System
 
 DEAD = "(EngineCore pid=7) ERROR 11-14 22:13:00 [core.py:9] EngineCore encountered a fatal error.\n"
@@ -226,3 +229,34 @@ def test_the_rest_of_a_backlog_is_read_without_waiting_for_a_new_line(tmp_path: 
 
     assert kinds == [[], ["engine_dead"], []]
     assert waits.count == 2  # before the first run, and again once all is read
+
+
+def test_waiting_for_a_line_is_no_work(tmp_path: Path) -> None:
+    class Quiet:
+        def wait(self, *_: object) -> None:
+            clock.advance(5.0)
+
+    node = Node(tmp_path, wait=5.0)
+    clock = node.system.clock
+    assert isinstance(clock, VirtualClock)
+    assert node.collector.state is not None
+    node.collector.state.watch = Quiet()  # type: ignore[assignment]
+
+    assert run_once(node.collector, node.system).duration == 0.0
+
+
+def test_the_first_line_finds_the_scanner_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(literals: tuple[str, ...]) -> object:
+        made.append(len(literals))
+        return scanner(literals)
+
+    monkeypatch.setattr(logevents, "scanner", counted)
+    node = Node(tmp_path)
+    before = len(made)
+    node.write(DEAD)
+
+    assert (before, len(made)) == (1, 1)
