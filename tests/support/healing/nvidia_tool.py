@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+"""An ``nvidia-smi`` that shows the cards of a folder, and who of the living processes holds them.
+
+``cards.json``: address -> {uuid, load}; ``holders/CARD/PID``: a process that took the card's
+memory; ``hang``: every call hangs until it is gone. A program of its own: standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+
+HEAD = """<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">
+<nvidia_smi_log>
+\t<timestamp>Mon Feb  2 03:04:05 2026</timestamp>
+\t<driver_version>580.11.22</driver_version>
+\t<cuda_version>13.0</cuda_version>
+\t<attached_gpus>{count}</attached_gpus>
+"""
+CARD = """\t<gpu id="0000{card}.0">
+\t\t<product_name>NVIDIA Test 80GB</product_name>
+\t\t<uuid>{uuid}</uuid>
+\t\t<minor_number>{number}</minor_number>
+\t\t<mig_mode><current_mig>Disabled</current_mig><pending_mig>Disabled</pending_mig></mig_mode>
+\t\t<gpu_recovery_action>None</gpu_recovery_action>
+\t\t<pci><pci_bus_id>0000{card}.0</pci_bus_id></pci>
+\t\t<performance_state>P0</performance_state>
+\t\t<clocks_event_reasons><clocks_event_reason_gpu_idle>Not Active</clocks_event_reason_gpu_idle></clocks_event_reasons>
+\t\t<fb_memory_usage><total>81559 MiB</total><reserved>500 MiB</reserved><used>{used} MiB</used><free>{free} MiB</free></fb_memory_usage>
+\t\t<utilization><gpu_util>{load} %</gpu_util><memory_util>10 %</memory_util></utilization>
+\t\t<ecc_errors><volatile>
+\t\t\t<sram_correctable>0</sram_correctable><sram_uncorrectable_parity>0</sram_uncorrectable_parity>
+\t\t\t<sram_uncorrectable_secded>0</sram_uncorrectable_secded>
+\t\t\t<dram_correctable>0</dram_correctable><dram_uncorrectable>0</dram_uncorrectable>
+\t\t</volatile></ecc_errors>
+\t\t<temperature><gpu_temp>45 C</gpu_temp></temperature>
+\t\t<gpu_power_readings><power_state>P0</power_state><average_power_draw>150.00 W</average_power_draw></gpu_power_readings>
+\t\t<clocks><graphics_clock>1980 MHz</graphics_clock><sm_clock>1980 MHz</sm_clock><mem_clock>2619 MHz</mem_clock></clocks>
+\t\t<processes>{processes}</processes>
+\t</gpu>
+"""
+PROCESS = """
+\t\t\t<process_info><pid>{pid}</pid><type>C</type><process_name>VLLM::EngineCore</process_name><used_memory>70000 MiB</used_memory></process_info>"""
+
+
+def holders(card: str) -> list[int]:
+    """The living processes that hold a card."""
+    folder = FOLDER / "holders" / card
+    found = []
+    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+        try:
+            state = Path(f"/proc/{entry.name}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            state = "Z"
+        if state == "Z":
+            entry.unlink(missing_ok=True)
+        else:
+            found.append(int(entry.name))
+    return found
+
+
+def query(cards: dict[str, dict[str, object]]) -> str:
+    """``nvidia-smi -q -x``."""
+    parts = []
+    for number, (card, about) in enumerate(cards.items()):
+        if about.get("lost"):
+            continue
+        pids = holders(card)
+        used = 500 + 70000 * bool(pids)
+        parts.append(CARD.format(
+            card=card, uuid=about["uuid"], number=number, load=about.get("load", 50) if pids else 0,
+            used=used, free=81059 - used,
+            processes="".join(PROCESS.format(pid=pid) for pid in pids),
+        ))  # fmt: skip
+    return HEAD.format(count=len(parts)) + "".join(parts) + "</nvidia_smi_log>\n"
+
+
+def main() -> int:
+    while (FOLDER / "hang").exists():
+        time.sleep(0.1)
+    cards = json.loads((FOLDER / "cards.json").read_text())
+    words = sys.argv[1:]
+    with (FOLDER / "calls.log").open("a") as log:
+        log.write(f"{time.time():.3f} {' '.join(words)}\n")
+    if "--gpu-reset" in words or "-r" in words:
+        wanted = words[words.index("-i") + 1] if "-i" in words else ""
+        for card, about in cards.items():
+            if wanted in (card, about["uuid"], f"0000{card}.0", ""):
+                if holders(card):
+                    print(f"GPU {card}.0 is currently in use by one or more other processes")
+                    return 2
+                about.pop("sick", None)
+        (FOLDER / "cards.json").write_text(json.dumps(cards))
+        print("All done.")
+        return 0
+    sys.stdout.write(query(cards))
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    raise SystemExit(main())
