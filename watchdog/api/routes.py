@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import ConfigError, WatchdogError
 from ..model import Json
@@ -21,19 +21,22 @@ MAX_EVENTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back to a client."""
+    """What goes back to a client; ``headers`` stand in for the server's own of the same name."""
 
     status: int
     body: bytes
     type: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request: its parameters (of the address and of a form body) and its Accept header."""
+    """A request: its parameters (of the address and of a form body), its Accept and
+    Accept-Language headers."""
 
     given: dict[str, str]
     accept: str = ""
+    language: str = ""
 
 
 class Routes:
@@ -84,7 +87,9 @@ class Routes:
         return Answer(503, b"vllm-watchdog has not finished its first tick yet.\n")
 
     def _page(self, _: Asked) -> Answer:
-        return Answer(200, page(self._views.snapshot(), self._views.alerts()).encode(), HTML)
+        text = page(self._views.snapshot(), self._views.alerts())
+        policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+        return Answer(200, text.encode(), HTML, {"Content-Security-Policy": policy})
 
     def _query(self, asked: Asked) -> Answer:
         when = asked.given.get("time")

@@ -195,7 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
         given = form(query)
         if method == "POST":
             given |= form(self._body())
-        asked = Asked(given, self.headers.get("Accept", ""))
+        headers = self.headers
+        asked = Asked(given, headers.get("Accept", ""), headers.get("Accept-Language", ""))
         return self._listener.routes.answer(method, path, asked)
 
     def _body(self) -> str:
@@ -211,15 +212,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
-        self.send_header("Content-Type", answer.type)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        if answer.type != TEXT:
-            self.send_header(
-                "Content-Security-Policy",
-                "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-            )
+        headers = {
+            "Content-Type": answer.type,
+            "Content-Length": str(len(answer.body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+            **answer.headers,
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
