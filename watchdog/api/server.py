@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import ConfigError, Place, Problem
 from ..system import Clock
 from .parameters import BadRequest, form
-from .routes import TEXT, Answer, Asked, Routes
+from .routes import Answer, Asked, Routes
 
 if TYPE_CHECKING:
     import ssl
