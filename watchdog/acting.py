@@ -51,9 +51,9 @@ class Step:
     """One step of an act; whoever carries it out journals it, asks, does, waits and takes back.
 
     ``done`` looks at the world: yes, no, or unknown where it cannot be told; it raises Permanent
-    where waiting has become futile (the unit failed), which fails the step at once. ``do`` begins the
-    step and returns soon; it is then complete when ``done`` says yes, which is asked again and
-    again for ``deadline`` seconds (a step without ``do`` only waits). Errors of ``do``:
+    where waiting has become futile (the unit failed), which fails the step at once. ``do`` begins
+    the step and returns soon; it is then complete when ``done`` says yes, which is asked again
+    and again for ``deadline`` seconds (a step without ``do`` only waits). Errors of ``do``:
     Temporary, Permanent, SourceError, NotSupported, CommandTimeout, HttpError, OSError fail the
     step. ``undo`` takes it back after a later failure; ``temporary``: it is taken back at the end
     of the act whatever comes (the flag of the cache, a drained front). ``must`` false: when it
