@@ -9,7 +9,7 @@ import pytest
 
 from vllm_watchdog.watchdog.config import Guard as Limits
 from vllm_watchdog.watchdog.guard import Asked, Breaker, Due, Guard, Ledger
-from vllm_watchdog.watchdog.guard.keeper import Silence
+from vllm_watchdog.watchdog.guard.silences import Silence
 from vllm_watchdog.watchdog.model import Alert, labelset
 
 DEAD = Alert(
@@ -73,7 +73,7 @@ def test_a_hold_file_and_a_pause_refuse_until_they_end() -> None:
 
 def test_a_silence_holds_the_act_on_the_silenced_alert() -> None:
     keeper = guard()
-    keeper.silences.append(Silence({"alertname": "EngineDead"}, 200.0))
+    keeper.silences.append(Silence.equal({"alertname": "EngineDead"}, 200.0))
 
     assert list(against(keeper, 199.0)) == ["silenced"]
     assert against(keeper, 200.0) == {}

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..guard import Guard
-from ..guard.keeper import APPROVED_FOR, Silence
+from ..guard.keeper import APPROVED_FOR
+from ..guard.silences import MOST, Silence, read_silence, replaced
 from ..model import Command, Event, labelset
 from .case import Case
 
@@ -67,20 +68,56 @@ def _approve(
 
 
 def _silence(guard: Guard, command: Command, service: str, _: Cases, now: float) -> Iterable[Event]:
-    matchers = dict(command.args.get("matchers") or {})
-    if command.args.get("alert"):
-        matchers["alertname"] = str(command.args["alert"])
-    if service:
-        matchers["service"] = service
-    if matchers:
-        guard.silences.append(Silence(matchers, _until(command.args, now)))
-        shown = ", ".join(f"{key}={value}" for key, value in sorted(matchers.items()))
-        yield _event(command, "alert_silenced", f"silenced: {shown}", service=service)
+    """Of alerts with given labels; with an ``id``, of what its matchers cover, to be taken back by
+    that name."""
+    args = command.args
+    if args.get("id"):
+        found = read_silence({**args, "until": _until(args, now)})
+        if found is None:
+            return
+        silence = found
+    else:
+        labels = {str(name): str(value) for name, value in dict(args.get("matchers") or {}).items()}
+        if args.get("alert"):
+            labels["alertname"] = str(args["alert"])
+        if service:
+            labels["service"] = service
+        if not labels:
+            return
+        silence = Silence.equal(labels, _until(args, now))
+    same = [each for each in guard.silences if silence.id and _name(each) == _name(silence)]
+    current = [s for s in guard.silences if s not in same and (s.until is None or now < s.until)]
+    guard.silences = [*current[-MOST:], silence]
+    if not same:
+        yield _event(command, "alert_silenced", f"silenced: {silence.shown}", service=service)
+
+
+def _name(silence: Silence) -> tuple[str, str]:
+    return silence.source, silence.id
 
 
 def _unsilence(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
-    guard.silences.clear()
-    yield _event(command, "silences_ended", "no alert is silenced any more")
+    """The one named, or all that a person set here."""
+    name = (str(command.args.get("source") or ""), str(command.args.get("id") or ""))
+    ended = [s for s in guard.silences if (_name(s) == name if name[1] else not s.source)]
+    guard.silences = [each for each in guard.silences if each not in ended]
+    if ended:
+        shown = "; ".join(each.shown for each in ended)[:300]
+        yield _event(command, "silences_ended", f"silenced no longer: {shown}")
+
+
+def _silences(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
+    """All that a source has now, in the place of what it had."""
+    source = str(command.args.get("source") or "")
+    docs = [{**doc, "source": source} for doc in command.args.get("silences") or ()]
+    newest = [each for each in map(read_silence, docs) if each is not None]
+    guard.silences, began, ended = replaced(guard.silences, source, newest)
+    who = {"who": command.who or source}
+    for each in began:
+        yield Event("alert_silenced", f"{who['who']}: silenced: {each.shown}"[:500], (), who)
+    for each in ended:
+        text = f"{who['who']}: silenced no longer: {each.shown}"[:500]
+        yield Event("silences_ended", text, (), who)
 
 
 def _hold(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
@@ -121,6 +158,7 @@ _HANDLERS: Mapping[str, Callable[[Guard, Command, str, Cases, float], Iterable[E
     "approve": _approve,
     "silence": _silence,
     "unsilence": _unsilence,
+    "silences": _silences,
     "hold": _hold,
     "quarantine": _quarantine,
     "release": _release,

@@ -12,6 +12,7 @@ from ..model import Alert
 from .acts import ACTS, Kind
 from .breaker import Breaker
 from .ledger import Ledger
+from .silences import Silence, silence_of
 
 APPROVED_FOR = 600.0  # seconds that a person's yes holds
 
@@ -84,20 +85,6 @@ class Judgement:
     def without(self, name: str) -> Judgement:
         """The same, one check left out of account."""
         return Judgement(tuple((n, "" if n == name else text) for n, text in self.checks))
-
-
-@dataclass(slots=True)
-class Silence:
-    """An alert that a person silenced: no remediation of it until then."""
-
-    matchers: Mapping[str, str]
-    until: float | None = None
-
-    def covers(self, alert: Alert, now: float) -> bool:
-        """Whether the alert is silenced now."""
-        labels = dict(alert.labels)
-        current = self.until is None or now < self.until
-        return current and all(labels.get(key) == value for key, value in self.matchers.items())
 
 
 @dataclass(slots=True)
@@ -224,7 +211,7 @@ class Guard:
         """All that must outlive a restart, as JSON."""
         return {
             "holds": dict(self.holds),
-            "silences": [[dict(each.matchers), each.until] for each in self.silences],
+            "silences": [each.dump() for each in self.silences],
             "approvals": dict(self.approvals),
             "quarantined": dict(self.quarantined),
             "reserved": dict(self.reserved),
@@ -237,7 +224,7 @@ class Guard:
     def restore(self, doc: Mapping[str, Any]) -> None:
         """Take up what ``dump`` gave. Raises KeyError, TypeError, ValueError."""
         self.holds = {str(k): None if v is None else float(v) for k, v in doc["holds"].items()}
-        self.silences = [Silence(dict(matchers), until) for matchers, until in doc["silences"]]
+        self.silences = [silence_of(each) for each in doc["silences"]]
         self.approvals = {str(key): float(until) for key, until in doc["approvals"].items()}
         self.quarantined = {str(card): str(why) for card, why in doc["quarantined"].items()}
         self.reserved = {str(card): str(holder) for card, holder in doc["reserved"].items()}
