@@ -187,6 +187,7 @@ def test_remediation_running_fires_while_an_act_is_under_way() -> None:
     ]
     (alert,) = (a for a in played.engine.alerts() if a.name == "RemediationRunning")
     assert dict(alert.annotations)["ends_at"] == "2026-01-01T00:16:05.000Z"  # 65 s + 15 min
+    assert alert.ends_at == START + 65.0 + 900.0
 
 
 def test_remediation_failed_pages_when_the_ladder_ends_and_nothing_runs_any_more() -> None:

@@ -10,10 +10,28 @@ import pytest
 
 from tests.support.system import VirtualClock, fake_system
 from vllm_watchdog.watchdog.contracts import Yield
-from vllm_watchdog.watchdog.errors import CommandTimeout, NoData, NotSupported, SourceError
+from vllm_watchdog.watchdog.errors import (
+    CommandTimeout,
+    NoData,
+    NotSupported,
+    SourceError,
+    WatchdogError,
+)
 from vllm_watchdog.watchdog.labeller import Labeller
-from vllm_watchdog.watchdog.model import Batch, Checkpoint, Event, Page, Sample, labelset
-from vllm_watchdog.watchdog.scheduler import Inbox, Scheduler, _Slot, run_once
+from vllm_watchdog.watchdog.model import (
+    Alert,
+    Batch,
+    Checkpoint,
+    Command,
+    Event,
+    Inputs,
+    Outcome,
+    Page,
+    Request,
+    Sample,
+    labelset,
+)
+from vllm_watchdog.watchdog.scheduler import MAX_COMMANDS, Inbox, Scheduler, _Slot, run_once
 from vllm_watchdog.watchdog.system import System
 
 
@@ -249,3 +267,29 @@ def test_a_tool_that_could_be_killed_has_failed_and_is_not_stuck() -> None:
     batch = run_once(Scripted((CommandTimeout("npu-smi did not end"),)), fake_system())
 
     assert (batch.error, batch.stalled) == ("npu-smi did not end", False)
+
+
+def test_outcomes_and_commands_wake_the_engine_and_are_taken_in_their_order() -> None:
+    inbox = Inbox()
+    alert = Alert("g/A", (("alertname", "A"),), "firing", 0.0, 1.0)
+    outcome = Outcome(Request("restart", alert), "done")
+    inbox.command(Command("pause"))
+    inbox.command(Command("resume"))
+    inbox.outcome(outcome)
+    woken = inbox.wake.is_set()
+
+    taken = inbox.gather()
+
+    assert woken
+    assert not inbox.wake.is_set()
+    assert taken == Inputs((), (outcome,), (Command("pause"), Command("resume")))
+    assert inbox.gather() == Inputs()
+
+
+def test_too_many_waiting_commands_are_refused() -> None:
+    inbox = Inbox()
+    for _ in range(MAX_COMMANDS):
+        inbox.command(Command("pause"))
+
+    with pytest.raises(WatchdogError, match="try again later"):
+        inbox.command(Command("pause"))

@@ -10,7 +10,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .assembly import (
@@ -31,7 +31,7 @@ from .errors import ConfigError, Problem
 from .inventory import Info, Pins, devices, infos
 from .journal import Journal, JournalError
 from .labeller import Labeller
-from .model import Batch, Decisions, Event, Inputs, Json, Tick
+from .model import Batch, Command, Decisions, Event, Inputs, Json, Tick
 from .outlets import Outlet
 from .policies import alert_names
 from .policies import check as check_policies
@@ -264,6 +264,13 @@ class Daemon:
 
     # Ticks
 
+    def command(self, command: Command) -> None:
+        """Pass on what a person asked; heard at once, by a tick of its own. Any thread may call.
+
+        Raises WatchdogError when too many commands wait.
+        """
+        self.inbox.command(command)
+
     def now(self, *, urgent: bool = False) -> Tick:
         """The present moment as the next tick: steady wall time from the start of this run."""
         mono = self.system.clock.mono()
@@ -278,7 +285,8 @@ class Daemon:
         """Take what came in, step the engine, journal, tell. Raises nothing that an input holds."""
         self.scheduler.overdue()
         tick = self.now(urgent=urgent)
-        inputs = Inputs((*self.inbox.take(), *self._own_batches(tick)))
+        heard = self.inbox.gather()
+        inputs = replace(heard, batches=(*heard.batches, *self._own_batches(tick)))
         with self.lock:
             decisions = self.engine.step(tick, inputs)
             self._look_at_cards()

@@ -183,7 +183,8 @@ class Alert:
     """One label set of one alerting rule. Identity is ``rule`` + ``labels``; annotations describe.
 
     ``rule`` is ``group/alertname``; ``labels`` include ``alertname``. Times are Unix seconds;
-    ``unknown_since`` is set while the rule's inputs are unknown and the state is held.
+    ``unknown_since`` is set while the rule's inputs are unknown and the state is held; ``ends_at``
+    where a firing alert ends by itself, whoever lives on then.
     """
 
     rule: str
@@ -196,6 +197,7 @@ class Alert:
     resolved_at: float | None = None
     keep_since: float | None = None
     unknown_since: float | None = None
+    ends_at: float | None = None
 
     @property
     def name(self) -> str:

@@ -15,9 +15,19 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from .contracts import Collector, Yield
-from .errors import CommandTimeout, NoData, NotSupported
+from .errors import CommandTimeout, NoData, NotSupported, WatchdogError
 from .labeller import Labeller
-from .model import Batch, Checkpoint, Event, Page, Sample, labelset
+from .model import (
+    Batch,
+    Checkpoint,
+    Command,
+    Event,
+    Inputs,
+    Outcome,
+    Page,
+    Sample,
+    labelset,
+)
 from .system import System
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
 
 MAX_SAMPLES = 50_000  # a run that yields more is broken, not rich
 MAX_EVENTS = 5_000
+MAX_COMMANDS = 1_000  # that may wait between two ticks
 PAUSE = 0.02  # seconds between two runs of a collector that waits: lines come in groups
 FIRST_RUNS = 2.0  # seconds over which the first runs are spread: a start shows something soon
 
@@ -50,11 +61,16 @@ class _Slot:
 
 @dataclass(slots=True)
 class Inbox:
-    """Batches on their way to the engine; ``wake`` is set when one is urgent."""
+    """What is on its way to the engine: batches, how acts ended, what people asked.
+
+    ``wake`` is set when it cannot wait for the next regular tick. Any thread may put.
+    """
 
     wake: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _waiting: dict[str, Batch] = field(default_factory=dict)
+    _outcomes: list[Outcome] = field(default_factory=list)
+    _commands: list[Command] = field(default_factory=list)
 
     def put(self, batch: Batch) -> None:
         """Add a batch; a later one of the same collector keeps the earlier one's events."""
@@ -69,13 +85,39 @@ class Inbox:
         if any(event.urgent for event in batch.events):
             self.wake.set()
 
-    def take(self) -> tuple[Batch, ...]:
-        """All waiting batches in the order of their collectors' names."""
+    def outcome(self, outcome: Outcome) -> None:
+        """Report how an act ended; the next rung may be due, so it is heard at once."""
         with self._lock:
-            taken = tuple(self._waiting[name] for name in sorted(self._waiting))
+            self._outcomes.append(outcome)
+        self.wake.set()
+
+    def command(self, command: Command) -> None:
+        """Pass on what a person asked, or what an act changed. Raises WatchdogError when too many
+        wait already."""
+        with self._lock:
+            if len(self._commands) >= MAX_COMMANDS:
+                raise WatchdogError(f"{MAX_COMMANDS} commands wait already: try again later")
+            self._commands.append(command)
+        self.wake.set()
+
+    def take(self) -> tuple[Batch, ...]:
+        """All waiting batches in the order of their collectors' names; the rest goes on waiting."""
+        with self._lock:
+            batches = tuple(self._waiting[name] for name in sorted(self._waiting))
             self._waiting.clear()
+            if not self._outcomes and not self._commands:
+                self.wake.clear()
+        return batches
+
+    def gather(self) -> Inputs:
+        """All that waits: batches by their collectors' names, the rest as it came."""
+        with self._lock:
+            batches = tuple(self._waiting[name] for name in sorted(self._waiting))
+            inputs = Inputs(batches, tuple(self._outcomes), tuple(self._commands))
+            for waiting in (self._waiting, self._outcomes, self._commands):
+                waiting.clear()
             self.wake.clear()
-        return taken
+        return inputs
 
 
 def run_once(collector: Collector, system: System, labeller: Labeller | None = None) -> Batch:

@@ -95,6 +95,7 @@ def alert_state(alert: Alert) -> dict[str, Any]:
         "fired_at": alert.fired_at,
         "resolved_at": alert.resolved_at,
         "unknown_since": alert.unknown_since,
+        "ends_at": alert.ends_at,
     }
 
 
@@ -111,6 +112,7 @@ def alert_of(doc: Mapping[str, Any]) -> Alert:
         doc["resolved_at"],
         None,
         doc["unknown_since"],
+        doc.get("ends_at"),
     )
 
 

@@ -58,7 +58,7 @@ class Notices:
         """An act began; its alert ends by itself at the act's deadline."""
         text = f"{act} is under way for {where(case)} ({case.diagnosis.cause})"
         told = {"summary": text, "ends_at": moment(deadline) or ""}
-        self._fire(RUNNING, case, act, now, told)
+        self._fire(RUNNING, case, act, now, told, ends_at=deadline)
 
     def ended(self, case: Case, now: float) -> None:
         """No act of the case is under way any more."""
@@ -83,7 +83,14 @@ class Notices:
         return list(self.alerts.values())
 
     def _fire(
-        self, name: str, case: Case, act: str, now: float, told: Mapping[str, str], **more: str
+        self,
+        name: str,
+        case: Case,
+        act: str,
+        now: float,
+        told: Mapping[str, str],
+        ends_at: float | None = None,
+        **more: str,
     ) -> None:
         card = case.diagnosis.cards[0] if case.diagnosis.cards and not case.service else ""
         labels = labelset(
@@ -100,7 +107,7 @@ class Notices:
         if before is not None and before.state == "firing" and before.labels == labels:
             return
         self.alerts[(name, case.key)] = Alert(
-            f"watchdog/{name}", labels, "firing", now, 1.0, labelset(told), now
+            f"watchdog/{name}", labels, "firing", now, 1.0, labelset(told), now, ends_at=ends_at
         )
 
     def _resolve(self, key: tuple[str, str], now: float) -> None:
