@@ -317,9 +317,37 @@ def test_a_saved_window_too_old_or_of_the_future_is_not_read(now_ms: int) -> Non
     assert len(copy) == 0
 
 
+def saved_block(**changed: object) -> dict[str, object]:
+    """A saved window of one series at 1 and 2 ms, with something wrong in its block."""
+    block = {
+        "times": "AQAAAAAAAAACAAAAAAAAAA==",
+        "series": [[{"__name__": "a", "x": "1"}, "o"]],
+        "values": "AAAAAAAA8D8AAAAAAAAAQA==",
+    }
+    return {"version": 2, "saved_ms": 0, "blocks": [{**block, **changed}]}
+
+
+def test_a_saved_window_is_read_as_it_is_written_down() -> None:
+    window = Window()
+
+    assert window.restore(saved_block(), 1) == 1
+    assert history(window, A) == [(1, 1.0), (2, 2.0)]
+
+
 @pytest.mark.parametrize(
     "document",
-    [{}, {"version": 1, "saved_ms": 0, "blocks": [{}]}, {"version": 1, "saved_ms": 0, "blocks": 3}],
+    [
+        {},
+        {"version": 2, "saved_ms": 0, "blocks": [{}]},
+        {"version": 2, "saved_ms": 0, "blocks": 3},
+        saved_block(times="AQAAAAAAAAA="),
+        saved_block(times=""),
+        saved_block(times="AQAAAAAAAAABAAAAAAAAAA=="),
+        saved_block(series=[[{"__name__": "a"}]]),
+        saved_block(series=[["a", "o"]]),
+        saved_block(values="AQ=="),
+        saved_block(values=3),
+    ],
 )
 def test_a_foreign_document_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="not a saved window"):

@@ -17,7 +17,7 @@ from typing import Any
 
 from .model import NAME, Batch, Labels
 from .pageplan import Counts, Plan, discard
-from .savedseries import Column, read, saved
+from .savedseries import VERSION, Column, read, saved
 from .series import STALE, Block, LabelMatcher, Series, is_stale, predicate
 
 MINUTE = 60_000
@@ -165,7 +165,7 @@ class Window:
         """Return the window as a JSON document; columns are base64 of little-endian words."""
         blocks = {id(series.block): series.block for series in self._series.values()}
         return {
-            "version": 1,
+            "version": VERSION,
             "saved_ms": self.newest_ms,
             "blocks": [saved(block) for block in blocks.values()],
         }
@@ -178,7 +178,7 @@ class Window:
         """
         try:
             age = now_ms - int(doc["saved_ms"])
-            if doc["version"] != 1 or not 0 <= age < max_age_ms:
+            if doc["version"] != VERSION or not 0 <= age < max_age_ms:
                 return 0
             blocks = [read(block) for block in doc["blocks"]]
         except (KeyError, TypeError) as error:
