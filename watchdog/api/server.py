@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigError, Place, Problem
 from ..system import Clock
+from .doors import Caller, Door, Doors
+from .doors import error as refusal
 from .parameters import BadRequest, form
 from .routes import Answer, Asked, Routes
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 32
 PATIENCE = 10.0  # seconds to read a request whole, and to write its answer
+REST = 60.0  # seconds between two wake-ups without a client
 MAX_BODY = 1024 * 1024  # bytes of a form
+LINGER = 8 * MAX_BODY  # bytes that are read and dropped, so that a refused client hears why
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -38,16 +42,17 @@ class Server:
         clock: Clock,
         report: Callable[[str], None],
         tls: ssl.SSLContext | None = None,
+        doors: Doors | None = None,
     ) -> None:
         """Bind. Raises ConfigError when the address cannot be had."""
         host, port = address
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            self._listener = _Listener(family, address, routes, clock, report, tls)
+            self._listener = Listener(family, address, routes, clock, report, tls, doors)
         except (OSError, UnicodeError) as error:  # the latter: a name with a label too long
             raise ConfigError(_in_use(host, port, error)) from error
         self._thread = threading.Thread(
-            target=self._listener.serve_forever, args=(0.5,), name="http", daemon=True
+            target=self._listener.serve_forever, args=(REST,), name="http", daemon=True
         )
 
     @property
@@ -63,6 +68,7 @@ class Server:
     def stop(self) -> None:
         """End; requests under way are let go of."""
         if self._thread.is_alive():
+            self._listener.socket.shutdown(socket.SHUT_RDWR)  # ends its wait
             self._listener.shutdown()
             self._thread.join()
         self._listener.server_close()
@@ -75,7 +81,9 @@ def _in_use(host: str, port: int, error: OSError | UnicodeError) -> Problem:
     return Problem(Place("listen"), f"cannot listen on {shown}: {reason}", hint)
 
 
-class _Listener(ThreadingHTTPServer):
+class Listener(ThreadingHTTPServer):
+    """Accepts connections on one address, each on a thread of its own."""
+
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
@@ -83,14 +91,16 @@ class _Listener(ThreadingHTTPServer):
     def __init__(
         self,
         family: int,
-        address: tuple[str, int],
+        address: Any,
         routes: Routes,
         clock: Clock,
         report: Callable[[str], None],
-        tls: ssl.SSLContext | None,
+        tls: ssl.SSLContext | None = None,
+        doors: Doors | None = None,
     ) -> None:
         self.address_family = family
         self.routes, self.clock, self.report, self.tls = routes, clock, report, tls
+        self.doors: Doors = doors or {}
         self._places = threading.BoundedSemaphore(CONNECTIONS)
         super().__init__(address, _Handler)
 
@@ -122,6 +132,10 @@ class _Listener(ThreadingHTTPServer):
         finally:
             self._places.release()
 
+    def peer(self, _: socket.socket) -> str:
+        """Who is on the other end, as the kernel says; empty where it says nothing."""
+        return ""
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no news."""
 
@@ -147,8 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     @property
-    def _listener(self) -> _Listener:
-        return cast(_Listener, self.server)
+    def _listener(self) -> Listener:
+        return cast(Listener, self.server)
 
     def setup(self) -> None:
         """Shake hands where TLS is on, and set the request's deadline."""
@@ -178,6 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self, method: str) -> None:
         self.close_connection = True
+        self._unread = 0
         try:
             answer = self._answer(method)
         except BadRequest as error:
@@ -189,9 +204,13 @@ class _Handler(BaseHTTPRequestHandler):
             answer = Answer(500, b"internal error: see the daemon's log\n")
         self.connection.settimeout(PATIENCE)
         self._send(answer)
+        self._drop_unread()
 
     def _answer(self, method: str) -> Answer:
         path, _, query = self.path.partition("?")
+        door = self._listener.doors.get(path)
+        if door is not None:
+            return self._through(door, method)
         given = form(query)
         if method == "POST":
             given |= form(self._body())
@@ -209,6 +228,45 @@ class _Handler(BaseHTTPRequestHandler):
         if kind != "application/x-www-form-urlencoded":
             raise BadRequest(f"Content-Type: {kind} is not application/x-www-form-urlencoded")
         return self.rfile.read(int(length)).decode("utf-8", "replace")
+
+    def _through(self, door: Door, method: str) -> Answer:
+        """The answer of a door; the body is read only for somebody whom it lets in."""
+        caller = self._caller(method)
+        self._unread = caller.length or 0
+        refused = door.refuse(caller)
+        if refused is not None:
+            return refused
+        if method == "POST" and caller.length is None:
+            return refusal(411, "Content-Length: is missing")
+        body = self.rfile.read(caller.length or 0)
+        self._unread = 0
+        if len(body) < (caller.length or 0):
+            raise OSError("the client went away")
+        return door.answer(caller, body)
+
+    def _caller(self, method: str) -> Caller:
+        length = self.headers.get("Content-Length", "")
+        known = length.isascii() and length.isdigit() and len(length) <= 18
+        address = self.client_address[0] if isinstance(self.client_address, tuple) else ""
+        return Caller(
+            method,
+            self._listener.peer(self.connection),
+            _subject(self.connection),
+            str(address),
+            self.headers.get("Authorization", ""),
+            self.headers.get_content_type() if "Content-Type" in self.headers else "",
+            int(length) if known else None,
+        )
+
+    def _drop_unread(self) -> None:
+        """Read what a refused client still sends, within bounds, so that it hears the answer."""
+        left = min(self._unread, LINGER)
+        with contextlib.suppress(OSError):
+            while left > 0:
+                chunk = self.rfile.read1(min(left, 65536))
+                if not chunk:
+                    return
+                left -= len(chunk)
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
@@ -230,3 +288,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base's name)
         """No line a request."""
+
+
+def _subject(connection: Any) -> str:
+    """Whom a client certificate names that TLS has verified; empty without one."""
+    certificate = connection.getpeercert() if hasattr(connection, "getpeercert") else None
+    if not certificate:
+        return ""
+    names = {name: value for part in certificate.get("subject", ()) for name, value in part}
+    shown = names.get("commonName") or names.get("organizationName") or "a certificate"
+    return "".join(c for c in str(shown) if c.isprintable())[:100] or "a certificate"
