@@ -10,23 +10,31 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from ..watchdog.contracts import Yield
 from ..watchdog.errors import HttpError
 from ..watchdog.model import Checkpoint, Event, Sample, labelset
 from ..watchdog.probeanswers import (
     ROUTES,
+    TRIES,
     Finding,
     Kind,
     Progress,
     document_of,
     judge,
+    patience,
     progress,
+    quick_limit,
+    remember,
+    usual,
 )
+from ..watchdog.processes import clients, own_addresses
 from ..watchdog.system import Response, System
 
 RETRY = 60.0  # seconds until a server in which nothing to ask was found is asked again
 ASIDE = 5.0  # seconds for /v1/models, /openapi.json, /metrics
+HELD = 1.0  # seconds for /is_paused, /is_sleeping: a living engine tells at once
 MAX_ANSWER = 4 * 1024 * 1024  # bytes; an embedding of 16,384 numbers is below 1 MiB
 
 
@@ -36,8 +44,9 @@ class VllmProbe:
 
     ``kind`` None lets /openapi.json decide, ``model`` None /v1/models; what was found is kept in
     the checkpoint. ``limit`` is the time-out in seconds; it grows, to the double at most, while
-    requests wait and tokens moved since the last probe. ``expect`` is a regular expression (RE2)
-    on the answer: the canary.
+    requests wait and tokens moved since the last probe. An idle server that answers quickly as a
+    rule is given up after two quick tries, unless somebody else may keep it busy. ``expect`` is a
+    regular expression (RE2) on the answer: the canary.
     """
 
     name: ClassVar[str] = "vllm_probe"
@@ -51,7 +60,7 @@ class VllmProbe:
     limit: float = 20.0
     expect: str | None = None
     api_key_file: str | None = None
-    interval: float = 10.0
+    interval: float = 5.0
 
     @property
     def instance(self) -> str:
@@ -65,8 +74,8 @@ class VllmProbe:
 
     @property
     def timeout(self) -> float:
-        """Seconds: the longest completion and the questions beside it."""
-        return 2 * self.limit + 6 * ASIDE
+        """Seconds: the longest completion, the quick tries and the questions beside them."""
+        return 3 * self.limit + 8 * ASIDE
 
     def collect(self, system: System) -> Iterable[Yield]:
         """Yield the verdict, success (ok and failed only), duration, and the canary's word.
@@ -77,11 +86,19 @@ class VllmProbe:
         before = self._progress(system)
         finding = self._probe(system, kept, before)
         yield from self._samples(finding)
-        told = kept.get("told", "")
-        if finding.verdict == "unknown" and finding.reason != told:
-            message = f"the probe of {self.service} says nothing: {finding.reason}"
-            yield Event("probe_unknown", message, labelset(self.scope))
-        yield Checkpoint(self._doc(system, finding, kept, before))
+        yield from self._changes(finding, kept)
+        yield Checkpoint(remember(finding, kept, before, system.clock.wall()))
+
+    def _changes(self, finding: Finding, kept: dict[str, Any]) -> Iterator[Event]:
+        """Tell once that nothing is known, that the probe fails, that it works again."""
+        labels, probe = labelset(self.scope), f"the probe of {self.service}"
+        if finding.verdict == "unknown" and finding.reason != kept.get("told", ""):
+            yield Event("probe_unknown", f"{probe} says nothing: {finding.reason}", labels)
+        if finding.verdict == "failed" and not kept.get("failing"):
+            text = f"{probe} failed: {finding.reason}"
+            yield Event("probe_failed", text, labels, severity="warning", urgent=True)
+        if finding.verdict == "ok" and kept.get("failing"):
+            yield Event("probe_recovered", f"{probe} is answered again", labels)
 
     def _samples(self, finding: Finding) -> Iterator[Sample]:
         service = dict(self.scope)
@@ -94,23 +111,6 @@ class VllmProbe:
             yield Sample("service_probe_duration_seconds", finding.seconds, labelset(service))
         if finding.canary is not None:
             yield Sample("service_canary_success", float(finding.canary), labelset(service))
-
-    def _doc(
-        self, system: System, finding: Finding, kept: dict[str, Any], before: Progress | None
-    ) -> dict[str, Any]:
-        """What the next run needs: kind and model, what was told, since when nothing was found."""
-        doc = {**kept, "tokens": before.tokens if before is not None else None}
-        if finding.waits:
-            return doc
-        doc["told"] = finding.reason if finding.verdict == "unknown" else ""
-        doc["asked"] = None
-        if finding.verdict == "ok":
-            doc.update(kind=finding.kind, model=finding.model)
-        elif finding.verdict == "unknown":
-            if not kept.get("model"):
-                doc["asked"] = system.clock.wall()
-            doc.update(kind=None, model=None)
-        return doc
 
     def _probe(self, system: System, kept: dict[str, Any], before: Progress | None) -> Finding:
         if self.kind == "none":
@@ -165,11 +165,53 @@ class VllmProbe:
         before: Progress | None,
         kept: dict[str, Any],
     ) -> Finding:
-        """Send the request of a kind and judge its answer."""
-        limit = self._patience(before, kept)
+        """Send the request of a kind, in a hurry or with patience, and judge its answer."""
+        begun = system.clock.mono()
+        finding = self._hurry(system, kind, model, before, kept)
+        if finding is None:
+            limit = patience(before, kept.get("tokens"), self.limit)
+            finding = self._try(system, kind, model, before, limit)
+        seconds = system.clock.mono() - begun
+        return replace(finding, seconds=seconds, kind=kind, model=model)
+
+    def _hurry(
+        self,
+        system: System,
+        kind: str,
+        model: str,
+        before: Progress | None,
+        kept: dict[str, Any],
+    ) -> Finding | None:
+        """Quick tries of an idle server; None where there is a reason to be patient.
+
+        The reasons: it was not idle, it never answers quickly, it just started, or there is work in
+        it (its gauges stand still during a long step, so clients count as work).
+        """
+        limit = quick_limit(usual(kept, before), self.limit)
+        if limit is None or before is None or not before.idle:
+            return None
+        finding = None
+        for _ in range(TRIES):
+            finding = self._try(system, kind, model, before, limit)
+            if not finding.late or finding.verdict == "unknown":
+                return finding
+            if finding.verdict == "slow" or finding.busy or not self._alone(system):
+                return None
+        return finding
+
+    def _alone(self, system: System) -> bool:
+        """Whether the server is seen to have no client but us."""
+        parts = urlsplit(self.url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        if host != "localhost" and host not in own_addresses(system.files):
+            return False
+        return clients(system.files, port) == 0
+
+    def _try(
+        self, system: System, kind: str, model: str, before: Progress | None, limit: float
+    ) -> Finding:
         body = json.dumps(self._body(kind, model)).encode()
         headers = {**self._headers(system), "Content-Type": "application/json"}
-        begun = system.clock.mono()
         try:
             answer = system.http.request(
                 "POST",
@@ -180,10 +222,8 @@ class VllmProbe:
                 limit=MAX_ANSWER,
             )
         except HttpError as error:
-            finding = self._without_answer(system, error, before, limit)
-            return _timed(finding, kind, model, system.clock.mono() - begun)
-        finding = judge(answer, kind, self.expect)
-        return _timed(finding, kind, model, system.clock.mono() - begun)
+            return self._without_answer(system, error, before, limit)
+        return judge(answer, kind, self.expect)
 
     def _without_answer(
         self, system: System, error: HttpError, before: Progress | None, limit: float
@@ -196,31 +236,27 @@ class VllmProbe:
         late = f"no answer within {limit:g} s"
         after = self._progress(system)
         if (after is not None and after.asleep) or self._held(system):
-            return Finding("unknown", "the engine sleeps or is paused")
+            return Finding("unknown", "the engine sleeps or is paused", late=True)
         if before is None or after is None:
-            return Finding("failed", f"{late}, nor does the metrics page answer")
+            return Finding("failed", f"{late}, nor does the metrics page answer", late=True)
         if before.tokens is None or after.tokens is None:
-            return Finding("unknown", f"{late}, and the metrics page does not tell progress")
+            reason = f"{late}, and the metrics page does not tell progress"
+            return Finding("unknown", reason, late=True)
         if after.tokens != before.tokens:
-            return Finding("slow", f"{late} while tokens move")
-        return Finding("failed", f"{late} and no token moves")
+            return Finding("slow", f"{late} while tokens move", late=True)
+        busy = after.running + after.waiting > 0
+        return Finding("failed", f"{late} and no token moves", late=True, busy=busy)
 
     def _held(self, system: System) -> bool:
         """Whether a person paused the engine or put it to sleep (routes of development mode)."""
         for path, word in (("/is_paused", "is_paused"), ("/is_sleeping", "is_sleeping")):
             try:
-                answer = self._get(system, path)
+                answer = self._get(system, path, HELD)
             except HttpError:
                 return False
             if answer.status == 200 and document_of(answer).get(word) is True:
                 return True
         return False
-
-    def _patience(self, before: Progress | None, kept: dict[str, Any]) -> float:
-        """Seconds to wait: more behind a queue that moves, never more than twice the limit."""
-        if before is None or before.waiting <= 0 or before.tokens in (None, kept.get("tokens")):
-            return self.limit
-        return self.limit * min(2.0, 1.0 + before.waiting / max(before.running, 1.0))
 
     def _progress(self, system: System) -> Progress | None:
         """The engine's counters; None when its metrics page does not answer."""
@@ -230,11 +266,11 @@ class VllmProbe:
             return None
         return progress(answer)
 
-    def _get(self, system: System, path: str) -> Response:
+    def _get(self, system: System, path: str, timeout: float = ASIDE) -> Response:
         return system.http.request(
             "GET",
             self.url.rstrip("/") + path,
-            timeout=ASIDE,
+            timeout=timeout,
             headers=self._headers(system),
             limit=MAX_ANSWER,
         )
@@ -255,7 +291,3 @@ class VllmProbe:
 
 class _Unknown(Exception):
     """The server answers, and the answer says nothing about its engine."""
-
-
-def _timed(finding: Finding, kind: str, model: str, seconds: float) -> Finding:
-    return replace(finding, seconds=seconds, kind=kind, model=model)

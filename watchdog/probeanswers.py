@@ -6,7 +6,7 @@ Pure: nothing is asked here. Prompt and answer are looked at and never kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +25,12 @@ ROUTES: Mapping[str, str] = {
     "chat": "/v1/chat/completions",
     "embedding": "/v1/embeddings",
 }
+TRIES = 2  # of an idle server before it counts as hung
+LATE = 10.0  # times its longest usual answer: so long an idle server is waited for in a quick try
+QUICK = 2.0  # seconds, and at least so long
+ENOUGH = 3  # answers in a row that tell what is usual
+KEPT = 30  # of them so many are remembered
+
 PROGRESS = ("generation_tokens_total", "prompt_tokens_total", "iteration_tokens_total_count")
 _TELLING = tuple(
     f"{prefix}vllm:{name}".encode()
@@ -38,7 +44,8 @@ _TELLING = tuple(
 class Finding:
     """What one try gave. ``canary`` is set where an expected answer is configured, ``unfit`` when
     the server does not take this kind of request, ``waits`` when nothing was asked because the
-    last answer still stands."""
+    last answer still stands, ``late`` when no answer came in time and ``busy`` when the engine's
+    page then told of requests."""
 
     verdict: Outcome
     reason: str = ""
@@ -48,6 +55,8 @@ class Finding:
     model: str = ""
     unfit: bool = False
     waits: bool = False
+    late: bool = False
+    busy: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,59 @@ class Progress:
     running: float = 0.0
     waiting: float = 0.0
     asleep: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is known to be in the engine, and it tells of progress."""
+        return self.tokens is not None and not (self.running or self.waiting or self.asleep)
+
+
+def quick_limit(took: Sequence[float], limit: float) -> float | None:
+    """Seconds within which an idle server that ``took`` so long for its last answers gives the next
+    one; None where too little is known, or where it is too slow for that to tell anything."""
+    if len(took) < ENOUGH:
+        return None
+    quick = max(QUICK, LATE * max(took))
+    return quick if TRIES * quick < limit else None
+
+
+def usual(kept: Mapping[str, Any], before: Progress | None) -> list[float]:
+    """How long the server took for its last answers in a row, in seconds, as the last probe
+    ``kept`` it; nothing for one that began anew since."""
+    if before is None or before.tokens is None or kept.get("tokens") is None:
+        return []
+    return [] if before.tokens < float(kept["tokens"]) else list(kept.get("took") or ())
+
+
+def remember(
+    finding: Finding, kept: Mapping[str, Any], before: Progress | None, wall: float
+) -> dict[str, Any]:
+    """What the next probe needs, as JSON: what to ask, what was told, since when nothing to ask was
+    found (``wall``, Unix seconds), and how long answers take."""
+    doc = {**kept, "tokens": before.tokens if before is not None else None}
+    if finding.waits:
+        return doc
+    ok, unknown = finding.verdict == "ok", finding.verdict == "unknown"
+    took = [*usual(kept, before), round(finding.seconds or 0.0, 3)]
+    doc["took"] = took[-KEPT:] if ok else []
+    doc["failing"] = finding.verdict == "failed" or (
+        finding.verdict == "slow" and bool(kept.get("failing"))
+    )
+    doc["told"] = finding.reason if unknown else ""
+    doc["asked"] = wall if unknown and not kept.get("model") else None
+    if ok:
+        doc.update(kind=finding.kind, model=finding.model)
+    elif unknown:
+        doc.update(kind=None, model=None)
+    return doc
+
+
+def patience(before: Progress | None, tokens: float | None, limit: float) -> float:
+    """Seconds to wait for an answer: more behind a queue that moves, never more than twice the
+    limit. ``tokens`` are those of the last probe."""
+    if before is None or before.waiting <= 0 or before.tokens in (None, tokens):
+        return limit
+    return limit * min(2.0, 1.0 + before.waiting / max(before.running, 1.0))
 
 
 def judge(answer: Response, kind: str, expect: str | None) -> Finding:

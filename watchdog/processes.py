@@ -11,12 +11,14 @@ import contextlib
 import ipaddress
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .system import Files
 
 LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
+ESTABLISHED = "01"
+MAPPED = "0000000000000000FFFF0000"  # how an IPv4 address begins in /proc/net/tcp6
 MAX_TABLE = 8 * 1024 * 1024  # bytes of a connection table that are read: about 50,000 connections
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -130,6 +132,29 @@ def listening(files: Files, ports: Iterable[int]) -> dict[int, set[str]]:
     """The sockets (inode numbers) that listen on each of these TCP ports of this node."""
     found: dict[int, set[str]] = {port: set() for port in ports}
     ends = {f":{port:04X}": port for port in found}
+    for words in _connections(files):
+        if words[3] == LISTEN and words[1][-5:] in ends:
+            found[ends[words[1][-5:]]].add(words[9])
+    return found
+
+
+def clients(files: Files, port: int) -> int | None:
+    """How many connections others than this process have to a TCP port of this node; None where
+    nobody is seen to listen on it (a container's, another node's)."""
+    end, own = f":{port:04X}", _own_sockets(files)
+    heard, mine, theirs = False, set(), []
+    for words in _connections(files):
+        if words[1].endswith(end):
+            heard = heard or words[3] == LISTEN
+            if words[3] == ESTABLISHED:
+                theirs.append(words[2].removeprefix(MAPPED))
+        if words[2].endswith(end) and words[9] in own:
+            mine.add(words[1].removeprefix(MAPPED))
+    return sum(client not in mine for client in theirs) if heard else None
+
+
+def _connections(files: Files) -> Iterator[list[str]]:
+    """The rows of the connection tables: at [1] this end, [2] the other, [3] state, [9] inode."""
     for name in ("tcp", "tcp6"):
         try:
             text = files.text(f"/proc/net/{name}", MAX_TABLE)
@@ -137,9 +162,14 @@ def listening(files: Files, ports: Iterable[int]) -> dict[int, set[str]]:
             continue
         for line in text.splitlines()[1:]:
             words = line.split(None, 10)
-            if len(words) > 9 and words[3] == LISTEN and words[1][-5:] in ends:
-                found[ends[words[1][-5:]]].add(words[9])
-    return found
+            if len(words) > 9:
+                yield words
+
+
+def _own_sockets(files: Files) -> set[str]:
+    folder = "/proc/self/fd"
+    targets = (_target(files, f"{folder}/{name}") for name in files.names(folder))
+    return {target[8:-1] for target in targets if target.startswith("socket:[")}
 
 
 def holds(files: Files, pid: int, inodes: Iterable[str]) -> bool | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.system import fake_system
+from tests.support.system import VirtualClock, fake_system
 from vllm_watchdog.collectors.vllm_probe import VllmProbe
 from vllm_watchdog.watchdog.contracts import Collector
 from vllm_watchdog.watchdog.errors import HttpError
 from vllm_watchdog.watchdog.model import Checkpoint, Event, Sample
-from vllm_watchdog.watchdog.system import Response, System
+from vllm_watchdog.watchdog.processes import clients
+from vllm_watchdog.watchdog.system import Files, Response, System
 
 URL = "http://127.0.0.1:8000"
 MODELS = json.dumps({"data": [{"id": "tiny"}]})
@@ -242,20 +244,35 @@ def test_neither_prompt_nor_answer_leaves() -> None:
     assert "ANSWER" not in repr(found)
 
 
-def test_patience_grows_with_a_queue_that_moves_up_to_the_double() -> None:
-    waits: list[float] = []
+class Waits:
+    """A door to HTTP that notes the time-out of each request for a token, and lets it pass."""
 
-    class Http:
-        def __init__(self, inner: Any) -> None:
-            self.inner = inner
+    def __init__(self, inner: Any, clock: VirtualClock, takes: float) -> None:
+        self.inner, self.clock, self.takes = inner, clock, takes
+        self.limits: list[float] = []
 
-        def request(self, method: str, url: str, **more: Any) -> Response:
-            if method == "POST":
-                waits.append(more["timeout"])
+    def request(self, method: str, url: str, **more: Any) -> Response:
+        if method == "POST":
+            self.limits.append(more["timeout"])
+        try:
             answer = self.inner.request(method, url, **more)
-            assert isinstance(answer, Response)
-            return answer
+        except HttpError as error:
+            self.clock.advance(more["timeout"] if error.reason == "timeout" else 0.0)
+            raise
+        self.clock.advance(self.takes if method == "POST" else 0.0)
+        assert isinstance(answer, Response)
+        return answer
 
+
+def timed(base: System, takes: float = 0.05) -> tuple[System, list[float]]:
+    """The system with requests that take time, and the list to which their time-outs are added."""
+    assert isinstance(base.clock, VirtualClock)
+    waits = Waits(base.http, base.clock, takes)
+    system = System(base.clock, base.runner, base.files, waits, base.checkpoints)
+    return system, waits.limits
+
+
+def test_patience_grows_with_a_queue_that_moves_up_to_the_double() -> None:
     base = server()
     base.http.script[f"GET {URL}/metrics"] = [  # type: ignore[attr-defined]
         metrics(7),
@@ -263,8 +280,135 @@ def test_patience_grows_with_a_queue_that_moves_up_to_the_double() -> None:
         metrics(11, running=8, waiting=54),
         metrics(11, running=8, waiting=54),
     ]
-    system = System(base.clock, base.runner, base.files, Http(base.http), base.checkpoints)
+    system, limits = timed(base)
     for _ in range(4):
         run(system)
 
-    assert waits == [20.0, 30.0, 40.0, 20.0]
+    assert limits == [20.0, 30.0, 40.0, 20.0]
+
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+LISTENS = "0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 111"
+CLIENT = "0100007F:1F40 0100007F:9C40 01 00000000:00000000 00:00000000 00000000 0 0 222"
+
+
+def connections(root: Path, *rows: str) -> None:
+    """The node's table of TCP connections (the server listens on 127.0.0.1:8000)."""
+    folder = root / "proc/net"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [HEAD, *(f"{number:4}: {row}" for number, row in enumerate(rows))]
+    (folder / "tcp").write_text("\n".join(lines) + "\n")
+
+
+def hanging(
+    root: Path, *rows: str, pages: list[str] | None = None, after: Any = LATE, takes: float = 0.05
+) -> tuple[System, list[float]]:
+    """A server that answered three times and then no more, and the time-outs of what is asked
+    from then on. ``pages``: what its metrics page says then (idle, without a step)."""
+    connections(root, *rows)
+    script = {
+        f"GET {URL}/metrics": [*[metrics(7)] * 3, *(pages or [metrics(7)])],
+        f"GET {URL}/v1/models": MODELS,
+        f"GET {URL}/openapi.json": ROUTES,
+        f"GET {URL}/is_paused": Response(404, b""),
+        f"GET {URL}/is_sleeping": Response(404, b""),
+        f"POST {URL}/v1/completions": [ANSWER, ANSWER, ANSWER, *after]
+        if isinstance(after, list)
+        else [ANSWER, ANSWER, ANSWER, after],
+    }
+    system, limits = timed(fake_system(pages=script, root=root), takes)
+    for _ in range(3):
+        run(system)
+    limits.clear()
+    return system, limits
+
+
+def test_an_idle_server_that_hangs_is_given_up_after_two_quick_tries(tmp_path: Path) -> None:
+    system, limits = hanging(tmp_path, LISTENS)
+    begun = system.clock.mono()
+    found = run(system)
+
+    assert (verdict(found), success(found), limits) == ("failed", [0.0], [2.0, 2.0])
+    assert system.clock.mono() - begun == pytest.approx(4.0)
+
+
+def test_after_a_failure_the_probe_is_patient(tmp_path: Path) -> None:
+    system, limits = hanging(tmp_path, LISTENS)
+    run(system)
+    limits.clear()
+
+    assert (verdict(run(system)), limits) == ("failed", [20.0])
+
+
+def test_one_lost_answer_of_an_idle_server_is_no_failure(tmp_path: Path) -> None:
+    system, limits = hanging(tmp_path, LISTENS, after=[LATE, ANSWER])
+
+    assert (verdict(run(system)), limits) == ("ok", [2.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param((LISTENS, CLIENT), id="a client that may keep it busy"),
+        pytest.param((), id="nobody is seen to listen: another network"),
+    ],
+)
+def test_an_idle_looking_server_that_may_have_work_is_waited_for(
+    tmp_path: Path, rows: tuple[str, ...]
+) -> None:
+    system, limits = hanging(tmp_path, *rows, after=[LATE, ANSWER])
+
+    assert (verdict(run(system)), limits) == ("ok", [2.0, 20.0])
+
+
+@pytest.mark.parametrize("page", [metrics(8), metrics(7, running=1), metrics(7, waiting=1)])
+def test_a_server_that_got_work_meanwhile_is_waited_for(tmp_path: Path, page: str) -> None:
+    system, limits = hanging(tmp_path, LISTENS, pages=[metrics(7), page], after=[LATE, ANSWER])
+
+    assert (verdict(run(system)), limits) == ("ok", [2.0, 20.0])
+
+
+def test_a_server_with_requests_is_waited_for(tmp_path: Path) -> None:
+    system, limits = hanging(tmp_path, LISTENS, pages=[metrics(7, running=2)])
+
+    assert (verdict(run(system)), limits) == ("failed", [20.0])
+
+
+def test_a_server_that_began_anew_is_waited_for(tmp_path: Path) -> None:
+    system, limits = hanging(tmp_path, LISTENS, pages=[metrics(0)])
+
+    assert (verdict(run(system)), limits) == ("failed", [20.0])
+
+
+@pytest.mark.parametrize(("takes", "expected"), [(0.4, [4.0, 4.0]), (1.0, [20.0])])
+def test_a_slow_server_is_given_ten_times_what_it_usually_takes(
+    tmp_path: Path, takes: float, expected: list[float]
+) -> None:
+    system, limits = hanging(tmp_path, LISTENS, takes=takes)
+
+    assert (verdict(run(system)), limits) == ("failed", pytest.approx(expected))
+
+
+def test_a_failure_and_its_end_are_told_once_and_the_failure_at_once(tmp_path: Path) -> None:
+    system, _ = hanging(tmp_path, LISTENS, after=[LATE, LATE, LATE, ANSWER])
+    told = [[x for x in run(system) if isinstance(x, Event)] for _ in range(4)]
+
+    assert [[(event.kind, event.urgent) for event in events] for events in told] == [
+        [("probe_failed", True)],
+        [],
+        [("probe_recovered", False)],
+        [],
+    ]
+
+
+def test_own_connections_are_no_clients(tmp_path: Path) -> None:
+    mapped = "0000000000000000FFFF0000"
+    mine = "0100007F:9C42 0100007F:1F40 01 00000000:00000000 00:00000000 00000000 0 0 333"
+    connections(tmp_path, mine)
+    rows = [LISTENS, CLIENT, CLIENT.replace("9C40", "9C42")]
+    text = "\n".join([HEAD, *(f"   0: {r.replace('0100007F', mapped + '0100007F')}" for r in rows)])
+    (tmp_path / "proc/net/tcp6").write_text(text + "\n")
+    (tmp_path / "proc/self/fd").mkdir(parents=True)
+    (tmp_path / "proc/self/fd/5").symlink_to("socket:[333]")
+
+    assert clients(Files(tmp_path), 8000) == 1

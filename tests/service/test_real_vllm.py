@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -42,9 +42,9 @@ SERVICE = "tiny"
 SOON = 10.0  # seconds within which a thing is seen as what it is
 HOST = {"HostOverloaded", "HostCpuStolen", "HostWaitsForDisk", "NumaMissesHigh"}
 """A small machine is busy with a real server: alerts of the host that are true here."""
-BURSTS = {"LatencySwingHigh"}
-"""A burst on two CPUs moves the 99th percentile by more than 15 %, which is to be told."""
-SYMPTOMS = {"ServiceProbeFailing", "RequestFailuresHigh", "AvailabilityBurn", *BURSTS}
+QUICKLY = {"timeout": "5s"}
+"""So that a hang under load shows in the 30 s that are asked for, whatever waits before the probe."""
+SYMPTOMS = {"ServiceProbeFailing", "RequestFailuresHigh", "AvailabilityBurn"}
 """What users suffer while an engine hangs or is gone: true, and explained by the case."""
 
 
@@ -133,14 +133,14 @@ def watching(node: Server) -> Iterator[Watch]:
 
 
 @contextlib.contextmanager
-def watched(server: RealVllm, folder: Path) -> Iterator[Watch]:
+def watched(server: RealVllm, folder: Path, probe: Mapping[str, str] = QUICKLY) -> Iterator[Watch]:
     """A daemon that watches the server and knows its log; targets fit a slow machine."""
     config = {
         "interval": "2s",
         "services": {
             SERVICE: {
                 "url": server.url,
-                "probe": {"interval": "5s", "timeout": "5s"},
+                "probe": dict(probe),
                 "targets": {"p95": "5m"},
                 "logs": [str(server.logs / "*.log")],
             }
@@ -151,10 +151,12 @@ def watched(server: RealVllm, folder: Path) -> Iterator[Watch]:
 
 
 @contextlib.contextmanager
-def serving(server: RealVllm, folder: Path, **wanted: bool) -> Iterator[Watch]:
+def serving(
+    server: RealVllm, folder: Path, probe: Mapping[str, str] = QUICKLY, **wanted: bool
+) -> Iterator[Watch]:
     """A server that serves as wanted, and a daemon that has seen it do so."""
     server.serve(**wanted)
-    with watched(server, folder) as watch:
+    with watched(server, folder, probe) as watch:
         watch.sees("service_probe_success == 1", 30)
         watch.sees('service_phase{phase="serving"} == 1', 30)
         yield watch
@@ -184,7 +186,7 @@ def test_load_is_no_fault(vllm: RealVllm, tmp_path: Path) -> None:
         failed = watch.query(f'service_probe_verdict{{verdict="failed",service="{SERVICE}"}}[5m]')
 
     assert set(statuses) == {200}
-    assert (failed, watch.names - BURSTS) == ([], set())
+    assert (failed, watch.names) == ([], set())
 
 
 def test_clients_that_all_leave_at_once_are_no_fault(vllm: RealVllm, tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_clients_that_all_leave_at_once_are_no_fault(vllm: RealVllm, tmp_path: P
         watch.rest(75)
         failed = watch.query(f'service_probe_verdict{{verdict="failed",service="{SERVICE}"}}[5m]')
 
-    assert (failed, watch.names - BURSTS) == ([], set())
+    assert (failed, watch.names) == ([], set())
 
 
 def test_a_pause_is_a_pause_although_requests_hang(vllm: RealVllm, tmp_path: Path) -> None:
@@ -238,16 +240,18 @@ def test_a_hang_under_load_is_shown_in_30_s_and_proved_after_60(
 
 
 def test_an_idle_hang_is_proved_by_the_probe(vllm: RealVllm, tmp_path: Path) -> None:
-    with serving(vllm, tmp_path) as watch:
+    with serving(vllm, tmp_path, probe={}) as watch:
+        watch.sees("count_over_time(service_probe_success[1m]) >= 4", 40)
         with vllm.hanging_core() as begun:
-            watch.sees("service_probe_success == 0", 20)
+            watch.sees("service_probe_success == 0", SOON)
+            shown = time.time()
             fired = watch.when("EngineStalled", "probe", 75)
             wait_for(watch.cases, SOON)
             cases = watch.cases()
         wait_for(lambda: not watch.firing & {("EngineStalled", "probe")}, 30)
-    print(f"fired after {fired - begun:.1f} s")
+    print(f"shown after {shown - begun:.1f} s, fired after {fired - begun:.1f} s")
 
-    assert 30 <= fired - begun <= 60
+    assert 30 <= fired - begun <= 30 + SOON + 5
     assert cases == [("engine_stalled", "EngineStalled")]
     assert watch.names - SYMPTOMS == {"EngineStalled"}
 
