@@ -50,6 +50,8 @@ incidents: $(dev_environment) ## judge the incident corpus: causes and acts (ARG
 .PHONY: docs
 docs: $(dev_environment) ## write the pages that are made from the code
 	$(python) -c 'from vllm_watchdog.watchdog.config.reference import page; print(page(), end="")' > docs/configuration.md
+	$(python) -c 'from vllm_watchdog.watchdog.setup.kinds import script; print(script(), end="")' > deploy/elk/filebeat/vllm-kinds.js
+	$(python) -c 'from vllm_watchdog.watchdog.setup.objects import ndjson; print(ndjson(), end="")' > deploy/elk/kibana/vllm-watchdog.ndjson
 
 .PHONY: promql-oracle
 promql-oracle: $(dev_environment) ## compare N=20000 generated expressions with a real Prometheus

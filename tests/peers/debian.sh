@@ -10,6 +10,8 @@ netdata
 mtail
 fail2ban-client:fail2ban
 rg:ripgrep
+node:nodejs
+npm
 gcc:gcc,libc6-dev
 mvn:maven
 java:default-jdk-headless

@@ -23,11 +23,14 @@ source "$here/debian.sh"
 source "$here/prometheus.sh"
 # shellcheck source=tests/peers/elasticsearch.sh
 source "$here/elasticsearch.sh"
+# shellcheck source=tests/peers/node.sh
+source "$here/node.sh"
 
 install_prometheus
 install_system_packages
 install_elasticsearch 8 8.19.7 17
 install_elasticsearch 9 9.1.0 21
+install_node_libraries
 
 if [ ${#missing[@]} -eq 0 ]; then
   say "all there, in $PEERS and on the system"

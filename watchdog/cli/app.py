@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import asking, explaining, inputs, judging, replaying, running
+from . import asking, explaining, inputs, judging, preparing, replaying, running
 
 app = typer.Typer(
     help=(
@@ -32,6 +32,7 @@ app.command()(replaying.replay)
 app.command("test-rules")(replaying.test_rules)
 app.command("test-incidents")(judging.test_incidents)
 app.command()(judging.explain)
+app.add_typer(preparing.app, name="setup")
 
 
 @app.callback(invoke_without_command=True)

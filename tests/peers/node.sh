@@ -1,0 +1,20 @@
+# JavaScript libraries that tests ask for a second opinion. Sourced by install.sh.
+#
+# Installed below the cache folder, for the tests alone.
+
+readonly NODE_LIBRARIES="@cybernetex/kbn-es-query@1.0.2"
+
+install_node_libraries() {
+  local wanted=() each
+  if ! has_program npm; then
+    lacks "$NODE_LIBRARIES (no npm here)"
+    return 0
+  fi
+  for each in $NODE_LIBRARIES; do
+    [ -d "$PEERS/node_modules/${each%@*}" ] || wanted+=("$each")
+  done
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  say "installing ${wanted[*]}"
+  npm install --silent --no-audit --no-fund --no-save --prefix "$PEERS" "${wanted[@]}" </dev/null >/dev/null 2>&1 ||
+    lacks "${wanted[*]} (npm could not install it)"
+}
