@@ -261,7 +261,7 @@ class Probe(Room):
     prompt: str = Field("2+2=", description="kept short: it runs every few seconds")
     max_tokens: int = Field(1, ge=1, le=64, description="tokens asked for")
     timeout: Period = Field(20.0, description="limit of one probe")
-    interval: Period = Field(15.0, description="seconds between two probes")
+    interval: Period = Field(5.0, description="seconds between two probes")
     expect: str | None = Field(None, description="canary: pattern of the answer at temperature 0")
 
     @field_validator("expect")
