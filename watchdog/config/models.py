@@ -52,6 +52,7 @@ Url = Annotated[
 LabelName = Annotated[
     str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$"), AfterValidator(_label)
 ]
+HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")]
 ServiceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Act = Literal[
     "page",
@@ -239,6 +240,28 @@ class Front(Room):
 
     nginx: Path = Field(description="include file that the daemon writes")
     url: Url = Field(description="where users come in")
+    command: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        ("nginx",), description="argument list to which -t and -s reload are appended"
+    )
+    reload: tuple[str, ...] = Field(
+        (), description="argument list that tests and reloads nginx, run in place of both"
+    )
+    njs: bool = Field(
+        True, description="false: nginx without njs; cache_only and shed_load are then declined"
+    )
+    flags: Path | None = Field(
+        None, description="folder of the flags that nginx looks at; default the include file's"
+    )
+    cache: Path | None = Field(
+        None, description="folder of the kept answers; default /var/cache/vllm-watchdog-NAME"
+    )
+    tenants: tuple[HeaderName, ...] = Field(
+        ("Authorization", "X-Api-Key", "Cookie", "OpenAI-Organization", "OpenAI-Project"),
+        description="request headers that tell tenants apart: they share no kept answer",
+    )
+    shed_percent: int = Field(
+        25, ge=1, le=90, description="share of new requests that shed_load refuses"
+    )
 
 
 class Standby(Room):

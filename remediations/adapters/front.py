@@ -1,0 +1,219 @@
+"""The nginx front of a service: where it sends new requests, and the flags that it looks at.
+
+A switch is whole or taken back: the include is put in place, tested by nginx itself and loaded;
+where that fails the old one stands again. It decides nothing and waits for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...watchdog.acting import ActCase, Done, Step
+from ...watchdog.config import Service
+from ...watchdog.errors import SourceError, WatchdogError
+from ...watchdog.fronts import (
+    CACHE_LIMIT,
+    Pointed,
+    Target,
+    cache_flag,
+    flag_owner,
+    flag_text,
+    include_text,
+    pointed,
+    shed_flag,
+)
+from ...watchdog.system import System
+
+TIMEOUT = 10.0  # seconds for nginx to test, and again to take the word to reload
+READABLE = 0o644  # nginx's workers are another user
+MAX_INCLUDE = 64 * 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """One service's front. ``former``: the include as it was before a switch that is under way;
+    the file is gone again once nginx has taken the new one, or the old one is back."""
+
+    service: Service
+    former: Path
+    serving: Target
+
+    @classmethod
+    def of(cls, case: ActCase) -> Front | None:
+        """The front of the case's service, if it has one."""
+        if case.settings is None or case.settings.front is None:
+            return None
+        former = case.state / "fronts" / f"{case.name}.before"
+        return cls(case.settings, former, case.mode.serving)
+
+    @property
+    def include(self) -> Path:
+        """The file that nginx reads inside the service's ``upstream``."""
+        assert self.service.front is not None
+        return self.service.front.nginx
+
+    def state(self, system: System) -> Pointed:
+        """Where the include sends new requests; ``unknown`` where it names anything else, is not
+        there, or a switch is half done. Raises OSError where it cannot be read."""
+        if system.files.exists(self.former):
+            return "unknown"
+        try:
+            return pointed(system.files.text(self.include, MAX_INCLUDE), self.service)
+        except FileNotFoundError:
+            return "unknown"
+
+    def point(self, system: System, target: Target) -> None:
+        """Send new requests to ``target``; requests under way stay where they are.
+
+        Raises SourceError with nginx's own line, CommandTimeout, NotSupported, Permanent (there is
+        no such instance) or OSError; the old include then stands again.
+        """
+        text = include_text(target, self.service).encode()
+        self._keep_former(system)
+        try:
+            system.files.write(self.include, text, READABLE)
+            self._test(system)
+        except (WatchdogError, OSError):
+            self._take_back(system)
+            raise
+        try:
+            self._reload(system)
+        except (WatchdogError, OSError):
+            self._take_back(system)
+            with contextlib.suppress(WatchdogError, OSError):
+                self._reload(system)  # the first one may have gone through all the same
+            raise
+        system.files.remove(self.former)
+
+    def step(self, target: Target, *, name: str = "", deadline: float = 30.0, **more: Any) -> Step:
+        """The step that points the front at ``target`` (``more``: further fields of Step).
+
+        Taken back, the front points at the other instance again; after ``drained``, at the one that
+        served when the case was opened.
+        """
+        back: Target = self.serving if target == "drained" else _OTHER[target]
+
+        def done(system: System) -> Done:
+            try:
+                return "yes" if self.state(system) == target else "no"
+            except OSError:
+                return "unknown"
+
+        return Step(
+            name or _NAMES[target],
+            deadline,
+            done,
+            do=lambda system: self.point(system, target),
+            undo=lambda system: self.point(system, back),
+            **more,
+        )
+
+    def flag(self, system: System) -> float | None:
+        """Since when the cache-only flag is up (its mtime, Unix seconds), or None."""
+        return _modified(system, cache_flag(self.service))
+
+    def flag_owner(self, system: System) -> str:
+        """The request that raised the cache-only flag; empty where none did."""
+        return _owner(system, cache_flag(self.service))
+
+    def raise_flag(self, system: System, seconds: float = CACHE_LIMIT, owner: str = "") -> None:
+        """Answer from the cache only, for ``seconds`` from now (CACHE_LIMIT at the most), whatever
+        becomes of the daemon. No reload. Raises OSError."""
+        text = flag_text(min(seconds, CACHE_LIMIT), 100, owner)
+        system.files.write(cache_flag(self.service), text.encode(), READABLE)
+
+    def lower_flag(self, system: System) -> None:
+        """End answers from the cache. Raises OSError."""
+        system.files.remove(cache_flag(self.service))
+
+    def shed(self, system: System) -> float | None:
+        """Since when the shed flag is up (its mtime, Unix seconds), or None."""
+        return _modified(system, shed_flag(self.service))
+
+    def shed_owner(self, system: System) -> str:
+        """The request that raised the shed flag; empty where none did."""
+        return _owner(system, shed_flag(self.service))
+
+    def raise_shed(self, system: System, seconds: float, owner: str = "") -> None:
+        """Refuse the configured share of new requests, for ``seconds`` from now, whatever becomes
+        of the daemon. No reload. Raises OSError."""
+        assert self.service.front is not None
+        text = flag_text(seconds, self.service.front.shed_percent, owner)
+        system.files.write(shed_flag(self.service), text.encode(), READABLE)
+
+    def lower_shed(self, system: System) -> None:
+        """Refuse nobody any more. Raises OSError."""
+        system.files.remove(shed_flag(self.service))
+
+    def _keep_former(self, system: System) -> None:
+        """Keep the include as nginx has it; after a crash amid a switch, the one kept then."""
+        if system.files.exists(self.former):
+            return
+        try:
+            text = system.files.read(self.include, MAX_INCLUDE)
+        except FileNotFoundError:
+            text = b""
+        system.files.make_folder(self.former.parent)
+        system.files.write(self.former, text)
+
+    def _take_back(self, system: System) -> None:
+        text = system.files.read(self.former, MAX_INCLUDE)
+        if text:
+            system.files.write(self.include, text, READABLE)
+        else:
+            system.files.remove(self.include)
+        system.files.remove(self.former)
+
+    def _test(self, system: System) -> None:
+        front = self.service.front
+        assert front is not None
+        if not front.reload:
+            _run(system, (*front.command, "-t"))
+
+    def _reload(self, system: System) -> None:
+        front = self.service.front
+        assert front is not None
+        _run(system, front.reload or (*front.command, "-s", "reload"))
+
+
+_OTHER: dict[Target, Target] = {"primary": "standby", "standby": "primary"}
+_NAMES: dict[Target, str] = {
+    "primary": "point the front at the configured instance",
+    "standby": "point the front at the standby",
+    "drained": "drain the front",
+}
+
+
+def _run(system: System, argv: Sequence[str]) -> None:
+    ended = system.runner.run(argv, timeout=TIMEOUT)
+    if ended.code != 0:
+        raise SourceError(_said(ended.stderr + b"\n" + ended.stdout, argv[0], ended.code))
+
+
+def _said(output: bytes, program: str, code: int) -> str:
+    """nginx's own word for what is wrong: the first line that is an error, else the last one."""
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
+    lines = ["".join(c for c in line if c.isprintable())[:500] for line in lines if line]
+    for mark in ("[emerg]", "[alert]", "[crit]", "[error]"):
+        for line in lines:
+            if mark in line:
+                return line
+    return lines[-1] if lines else f"{program} ended with {code}"
+
+
+def _modified(system: System, path: Path) -> float | None:
+    try:
+        return system.files.modified(path)
+    except FileNotFoundError:
+        return None
+
+
+def _owner(system: System, path: Path) -> str:
+    try:
+        return flag_owner(system.files.text(path, 4096))
+    except FileNotFoundError:
+        return ""
