@@ -217,7 +217,7 @@ def test_a_refusal_is_journaled_once_with_every_check() -> None:
     (refused,) = [event for _, event in played.events if event.kind == "remediation_refused"]
 
     assert refused.fields["reason"] == "warming" or refused.fields["reason"] == "mode"
-    assert len(refused.fields["checks"]) == 15
+    assert len(refused.fields["checks"]) == 16
     assert [verdict.reason for _, verdict in played.refusals] == ["mode"]
 
 

@@ -45,7 +45,7 @@ def test_what_is_refused_is_told_with_every_check() -> None:
     (case,) = about("chat", DEAD + silence, ONE)["cases"]
 
     assert case["decision"] == "restart is refused: EngineDead is silenced"
-    assert len(case["checks"]) == 15
+    assert len(case["checks"]) == 16
 
 
 def test_a_card_is_explained_with_its_readings_users_and_quarantine() -> None:

@@ -22,7 +22,7 @@ DEAD = Alert(
 ASKED = Asked("restart", "restart", "chat", "chat|engine_dead", "chat", DEAD, "act")
 ORDER = [
     "hold", "mode", "silenced", "warming", "unknown", "explained", "destination", "other_restart",
-    "breaker", "busy", "attempts", "cooldown", "node_budget", "fleet_budget", "precondition",
+    "breaker", "busy", "attempts", "cooldown", "node_budget", "fleet_budget", "journal", "precondition",
 ]  # fmt: skip
 
 

@@ -199,6 +199,12 @@ def request_doc(tick: Tick, request: Request) -> JsonDoc:
         "alert": request.alert.name,
         "attempt": request.attempt,
         "id": request.id,
+        "cause": request.cause,
+        "cards": list(request.cards),
+        "spares": list(request.spares),
+        "standby": request.standby,
+        "limit": request.limit,
+        "back": request.back,
     }
 
 
@@ -241,7 +247,7 @@ class InputsWriter:
                 "wall": tick.wall,
                 **({"urgent": True} if tick.urgent else {}),
                 "batches": [self._batch(batch) for batch in inputs.batches],
-                "outcomes": [_outcome_doc(outcome) for outcome in inputs.outcomes],
+                "outcomes": [outcome_doc(outcome) for outcome in inputs.outcomes],
                 "commands": [
                     {"verb": c.verb, "args": plain(c.args), "who": c.who} for c in inputs.commands
                 ],
@@ -295,7 +301,7 @@ class InputsReader:
         )
         batches = tuple(self._batch(item) for item in doc["batches"])
         commands = tuple(Command(c["verb"], c["args"], c["who"]) for c in doc["commands"])
-        outcomes = tuple(_outcome_of(item) for item in doc["outcomes"])
+        outcomes = tuple(outcome_of(item) for item in doc["outcomes"])
         return tick, Inputs(batches, outcomes, commands)
 
     def _batch(self, doc: Mapping[str, Any]) -> Batch:
@@ -324,36 +330,83 @@ class InputsReader:
         return Page(keys, values)
 
 
-def _outcome_doc(outcome: Outcome) -> JsonDoc:
-    request = outcome.request
+def outcome_doc(outcome: Outcome) -> JsonDoc:
+    """An outcome as JSON, to be read back by ``outcome_of``."""
     return {
-        "remediation": request.remediation,
-        "service": request.service,
-        "attempt": request.attempt,
-        "id": request.id,
-        "alert": {
-            "rule": request.alert.rule,
-            "labels": dict(request.alert.labels),
-            "state": request.alert.state,
-            "active_at": request.alert.active_at,
-            "fired_at": request.alert.fired_at,
-            "value": number(request.alert.value),
-        },
+        "request": request_state(outcome.request),
         "status": outcome.status,
         "detail": outcome.detail,
         "duration": outcome.duration,
     }
 
 
-def _outcome_of(doc: Mapping[str, Any]) -> Outcome:
-    kept = doc["alert"]
-    alert = Alert(
-        kept["rule"],
-        labelset(kept["labels"]),
-        kept["state"],
-        kept["active_at"],
-        float(kept["value"]),
-        fired_at=kept["fired_at"],
+def outcome_of(doc: Mapping[str, Any]) -> Outcome:
+    """The outcome of a JSON object. Raises KeyError, TypeError, ValueError."""
+    return Outcome(request_of(doc["request"]), doc["status"], doc["detail"], doc["duration"])
+
+
+def request_state(request: Request) -> JsonDoc:
+    """A request as JSON with all that it holds, to be read back by ``request_of``."""
+    return {
+        "remediation": request.remediation,
+        "alert": alert_state(request.alert),
+        "attempt": request.attempt,
+        "service": request.service,
+        "id": request.id,
+        "cause": request.cause,
+        "cards": list(request.cards),
+        "spares": list(request.spares),
+        "standby": request.standby,
+        "limit": request.limit,
+        "back": request.back,
+    }
+
+
+def request_of(doc: Mapping[str, Any]) -> Request:
+    """The request of a JSON object. Raises KeyError, TypeError, ValueError."""
+    return Request(
+        _text(doc["remediation"]),
+        alert_of(doc["alert"]),
+        int(doc["attempt"]),
+        _text(doc["service"]),
+        _text(doc["id"]),
+        _text(doc["cause"]),
+        texts(doc["cards"]),
+        texts(doc["spares"]),
+        _flag(doc["standby"]),
+        float(doc["limit"]),
+        _flag(doc["back"]),
     )
-    request = Request(doc["remediation"], alert, doc["attempt"], doc["service"], doc["id"])
-    return Outcome(request, doc["status"], doc["detail"], doc["duration"])
+
+
+def alert_state(alert: Alert) -> JsonDoc:
+    """An alert as JSON with all that it holds, to be read back by ``alert_of``."""
+    return {
+        "rule": alert.rule,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "state": alert.state,
+        "value": repr(alert.value),
+        "active_at": alert.active_at,
+        "fired_at": alert.fired_at,
+        "resolved_at": alert.resolved_at,
+        "unknown_since": alert.unknown_since,
+        "ends_at": alert.ends_at,
+    }
+
+
+def alert_of(doc: Mapping[str, Any]) -> Alert:
+    """The alert of a JSON object. Raises KeyError, TypeError, ValueError."""
+    return Alert(
+        doc["rule"],
+        labelset(doc["labels"]),
+        doc["state"],
+        float(doc["active_at"]),
+        float(doc["value"]),
+        labelset(doc["annotations"]),
+        doc["fired_at"],
+        doc["resolved_at"],
+        None,
+        doc["unknown_since"],
+        doc.get("ends_at"),
+    )

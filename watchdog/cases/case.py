@@ -7,25 +7,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import Mode
-from ..model import Alert, Diagnosis, Request, labelset
+from ..model import Diagnosis, Request, labelset
+from ..wire import alert_of, alert_state, request_of, request_state
 
 CARD_CAUSES = ("card_lost", "card_uncorrectable", "card_reset_required", "driver_fault")
 
 
 @dataclass(slots=True)
 class Running:
-    """An act under way. ``deadline`` is Unix seconds."""
+    """An act under way. ``deadline`` is Unix seconds; ``traffic``: of which budget it took."""
 
     request: Request
     since: float
     deadline: float
+    traffic: bool = False
 
 
 @dataclass(slots=True)
 class Case:
     """``key``: the service, or the card or alert that makes a case of its own. ``ended``: how the
     ladder ended (done, cancelled, unknown, exhausted, or empty while it has not). ``seen`` is when
-    the diagnosis was last made; ``refused`` the last refusal, told once."""
+    the diagnosis was last made; ``refused`` the last refusal, told once. ``back``: nothing is sick,
+    but what an act changed shall be taken back in time."""
 
     key: str
     diagnosis: Diagnosis
@@ -45,6 +48,7 @@ class Case:
     refused: str = ""
     refusal: str = ""
     would: bool = False
+    back: bool = False
     checks: tuple[tuple[str, str], ...] = ()
     done: list[tuple[str, str]] = field(default_factory=list)
 
@@ -83,39 +87,6 @@ class Case:
         return {**dict(self.diagnosis.alert.labels), **dict(self.diagnosis.traits)}
 
 
-def alert_state(alert: Alert) -> dict[str, Any]:
-    """An alert as JSON, to be read back by ``alert_of``."""
-    return {
-        "rule": alert.rule,
-        "labels": dict(alert.labels),
-        "annotations": dict(alert.annotations),
-        "state": alert.state,
-        "value": repr(alert.value),
-        "active_at": alert.active_at,
-        "fired_at": alert.fired_at,
-        "resolved_at": alert.resolved_at,
-        "unknown_since": alert.unknown_since,
-        "ends_at": alert.ends_at,
-    }
-
-
-def alert_of(doc: Mapping[str, Any]) -> Alert:
-    """The alert of a JSON object. Raises KeyError, TypeError, ValueError."""
-    return Alert(
-        doc["rule"],
-        labelset(doc["labels"]),
-        doc["state"],
-        float(doc["active_at"]),
-        float(doc["value"]),
-        labelset(doc["annotations"]),
-        doc["fired_at"],
-        doc["resolved_at"],
-        None,
-        doc["unknown_since"],
-        doc.get("ends_at"),
-    )
-
-
 def diagnosis_state(diagnosis: Diagnosis) -> dict[str, Any]:
     """A diagnosis as JSON."""
     return {
@@ -144,7 +115,7 @@ def diagnosis_of(doc: Mapping[str, Any]) -> Diagnosis:
 
 _PLAIN = (
     "key", "opened", "seen", "policy", "mode", "within", "at_most", "rung", "attempt", "ended",
-    "ended_at", "paged", "refused", "refusal", "would",
+    "ended_at", "paged", "refused", "refusal", "would", "back",
 )  # fmt: skip
 
 
@@ -160,12 +131,10 @@ def case_state(case: Case) -> dict[str, Any]:
         "running": None
         if running is None
         else {
-            "remediation": running.request.remediation,
-            "attempt": running.request.attempt,
-            "id": running.request.id,
-            "alert": alert_state(running.request.alert),
+            "request": request_state(running.request),
             "since": running.since,
             "deadline": running.deadline,
+            "traffic": running.traffic,
         },
     }
 
@@ -176,11 +145,10 @@ def case_of(doc: Mapping[str, Any]) -> Case:
     kept = doc["running"]
     running = None
     if kept is not None:
-        alert = alert_of(kept["alert"])
-        request = Request(
-            kept["remediation"], alert, kept["attempt"], diagnosis.service, kept["id"]
+        request = request_of(kept["request"])
+        running = Running(
+            request, float(kept["since"]), float(kept["deadline"]), bool(kept["traffic"])
         )
-        running = Running(request, float(kept["since"]), float(kept["deadline"]))
     return Case(
         **{name: doc[name] for name in _PLAIN},
         diagnosis=diagnosis,

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from ..config import Service
 from ..guard import ACTS
-from .sight import STANDBY, Sight
+from ..roles import STANDBY
+from .sight import Sight
 
 _SICK_ALERTS = frozenset({"CardLost", "CardUncorrectable", "CardResetRequired", "DriverFault"})
 

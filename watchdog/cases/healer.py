@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from ..config import Mode
 from ..diagnosis import Facts, Noted, diagnose, rank
 from ..guard import Guard, Judgement
-from ..model import Alert, Command, Diagnosis, Event, Inputs, Request, Verdict, labelset
-from ..policies import effective, first_match
+from ..model import Alert, Command, Diagnosis, Event, Inputs, Json, Request, Verdict, labelset
+from ..policies import Bound, effective, first_match
+from ..roles import effective as effective_service
 from .case import CARD_CAUSES, Case, case_of, case_state
 from .commands import take
 from .ladders import Ladders, Word
-from .people import Operations
+from .people import Operation, Operations
 from .settings import Healing
 from .sight import Sight
+from .standing import Standing
 from .telling import Notices, case_event, opened, where
 
 GRACE = 60.0  # seconds that a case outlives its alert, so that a gap in the readings opens none
@@ -28,10 +32,16 @@ _NEVER = frozenset({"planned", "sensor"})
 
 
 class Healer:
-    """The open cases of one node and all that deciding remembers."""
+    """The open cases of one node and all that deciding remembers.
+
+    ``healing`` are the settings as acts and people changed them; ``changed`` says, until whoever
+    saves it clears it, that something came to be that must outlive a crash.
+    """
 
     def __init__(self, healing: Healing, static: Mapping[str, str] | None = None) -> None:
-        self.healing = healing
+        self.configured = self.healing = healing
+        self.standing = Standing()
+        self.changed = False
         self.guard = Guard(healing.guard)
         self.people = Operations()
         self.cases: dict[str, Case] = {}
@@ -42,9 +52,41 @@ class Healer:
         self.ladders = Ladders(healing, self.guard, self.people, self.notices)
 
     def configure(self, healing: Healing) -> None:
-        """Take over other settings; open cases go on."""
-        self.healing = self.ladders.healing = healing
+        """Take over other settings; open cases go on, under what now holds for them."""
+        self.configured = healing
         self.guard.limits = healing.guard
+        self._settle()
+        for case in self.cases.values():
+            if case.ladder and case.running is None and not case.back:
+                self._bind_again(case)
+
+    def _settle(self) -> None:
+        """The settings with what acts changed and with what forbids all acts."""
+        services = {
+            name: effective_service(service, self.standing.mode(name))
+            for name, service in self.configured.services.items()
+        }
+        mode = "observe" if self.standing.forced else self.configured.mode
+        self.healing = replace(self.configured, services=services, mode=mode)
+        self.ladders.healing = self.healing
+        for case in self.cases.values():
+            if not case.ladder:
+                continue
+            policy = self._policy(case.policy)
+            case.mode = self._mode(case.service, policy.mode if policy else None)
+
+    def _bind_again(self, case: Case) -> None:
+        """The case under the policies of now; another ladder begins anew."""
+        before = (case.policy, case.ladder)
+        if (self._bound(case).policy, case.ladder) != before:
+            case.start_anew()
+
+    def _policy(self, name: str) -> Bound | None:
+        return next((each for each in self.healing.policies if each.name == name), None)
+
+    def _mode(self, service: str, policy: Mode | None) -> Mode:
+        settings = self.healing.services.get(service)
+        return effective(self.healing.mode, settings.mode if settings else None, policy)
 
     # One tick
 
@@ -58,16 +100,29 @@ class Healer:
         for batch in inputs.batches:
             for event in batch.events:
                 self._note(event, now)
+        word.events += self.standing.remind(self._held_up(now), now)
+        self.changed = self.changed or bool(inputs.outcomes or inputs.commands)
         return word
+
+    def _held_up(self, now: float) -> dict[str, str]:
+        """What a person holds healing up with, by scope."""
+        paused = [scope for scope in self.guard.holds if self.guard.paused(scope, now)]
+        held = {scope: f"healing of {scope or 'all services'} is paused" for scope in paused}
+        return {**held, **({"hold file": "the hold file is there"} if self.guard.held else {})}
 
     def step(self, sight: Sight, word: Word) -> Word:
         """Decide what follows from this tick; what was heard stands in ``word``."""
+        self._decide(sight, word)
+        self.changed = self.changed or bool(word.requests or word.refusals or word.events)
+        return word
+
+    def _decide(self, sight: Sight, word: Word) -> None:
         for service in list(self.people.current):
             facts_ = sight.service(service, self.people)
             answers = _answers(facts_.probe, facts_.up, facts_.process)
             self.people.look(service, answers=answers, now=sight.now)
         if not sight.firing and not self.cases:
-            return word
+            return
         facts = self.facts(sight)
         present = self._find(sight, facts, word)
         self._retire(sight, present, word)
@@ -75,7 +130,6 @@ class Healer:
         self.ladders.watch_breaker(sight, facts, ordered, present, word)
         for case in ordered:
             self.ladders.advance(sight, facts, case, word, current=case.key in present)
-        return word
 
     def facts(self, sight: Sight) -> Facts:
         """What a diagnosis rests on, as of this tick."""
@@ -91,6 +145,9 @@ class Healer:
 
     def _note(self, event: Event, now: float) -> None:
         self.people.event(event, now)
+        service, _, aside = dict(event.labels).get("service", "").partition("/")
+        if event.kind == "process_exited" and aside:
+            self._stopped_by_act(service, f"{service}/{aside}", now)
         if event.severity == "info" and event.kind != "lifecycle":
             return
         if event.fields.get("state") == "recover" or event.fields.get("during_shutdown"):
@@ -100,14 +157,33 @@ class Healer:
                   event.fields)
         )  # fmt: skip
 
+    def _stopped_by_act(self, service: str, instance: str, now: float) -> None:
+        """An instance that went away while an act was on its service was stopped by it."""
+        name = next((name for name, (of, _) in self.guard.running.items() if of == service), "")
+        if name and instance not in self.people.current:
+            self.people.current[instance] = Operation("stop", now, name)
+
     def _command(self, command: Command, now: float, word: Word) -> None:
         service = self.people.command(command, now)
         word.events += take(self.guard, command, service, self.cases, now)
+        word.events += self.standing.take(command, now)
+        if command.verb in ("mode", "observe", "resume"):
+            self._settle()
+        if command.verb == "journal":
+            self._journal(command.args, now, word)
         if command.verb == "cancel":
             for case in self.cases.values():
                 if service in ("", case.service) and case.running is None and not case.ended:
                     self.ladders.end(case, "cancelled", now)
                     word.events.append(case_event("case_cancelled", case, "a person cancelled"))
+
+    def _journal(self, args: Json, now: float, word: Word) -> None:
+        """Whether intents can be written; those that could not be are withdrawn."""
+        self.guard.unwritable = str(args.get("error") or "")
+        unwritten = args.get("unwritten") or ()
+        for case in self.cases.values():
+            if case.running is not None and case.running.request.id in unwritten:
+                self.ladders.withdraw(case, self.guard.unwritable, now, word)
 
     # Cases
 
@@ -191,9 +267,8 @@ class Healer:
         if policy is None or not usable or diagnosis.cause in _NEVER:
             case.policy, case.ladder = "", ()
             return case
-        service = self.healing.services.get(case.service)
         case.policy, case.ladder = policy.name, policy.ladder
-        case.mode = effective(self.healing.mode, service.mode if service else None, policy.mode)
+        case.mode = self._mode(case.service, policy.mode)
         case.within, case.at_most = policy.within, policy.at_most
         return case
 
@@ -242,7 +317,8 @@ class Healer:
     def dump(self) -> dict[str, Any]:
         """All that must outlive a restart, as JSON."""
         return {
-            "version": 1,
+            "version": 2,
+            "standing": self.standing.dump(),
             "number": self.ladders.number,
             "guard": self.guard.dump(),
             "people": self.people.dump(),
@@ -256,14 +332,16 @@ class Healer:
 
     def restore(self, doc: Mapping[str, Any]) -> None:
         """Take up what ``dump`` gave. Raises KeyError, TypeError, ValueError."""
-        if doc["version"] != 1:
+        if doc["version"] != 2:
             raise ValueError("saved cases of another version")
+        self.standing = Standing.of(doc["standing"])
         self.ladders.number = int(doc["number"])
         self.guard.restore(doc["guard"])
         self.people.restore(doc["people"])
         self.cases = {case.key: case for case in map(case_of, doc["cases"])}
         self.notices.restore(doc["notices"])
         self.events = deque((Noted(*row) for row in doc["events"]), maxlen=EVENTS)
+        self._settle()
 
 
 def _urgency(case: Case) -> tuple[int, float, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..diagnosis import Facts
 from ..guard import ACTS, Asked, Due, Guard, Judgement, Kind
-from ..model import Alert, Event, Outcome, Request, Verdict
+from ..model import Alert, Event, Outcome, Request, Verdict, labelset
 from ..policies import PAGE
 from .case import CARD_CAUSES, Case, Running
 from .destination import Destination, destination
@@ -155,9 +155,22 @@ class Ladders:
         guard.ledger.act(now, traffic=asked.kind == "traffic")
         self.number += 1
         name = f"{case.service or case.key.replace('|', '-')}-{round(now * 1000)}-{self.number}"
-        request = Request(act, case.diagnosis.alert, case.attempt, case.service, name)
-        deadline = now + (case.at_most or ACTS[act].deadline)
-        case.running = Running(request, now, deadline)
+        limit = case.at_most or ACTS[act].deadline
+        deadline = now + limit
+        request = Request(
+            act,
+            case.diagnosis.alert,
+            case.attempt,
+            case.service,
+            name,
+            case.diagnosis.cause,
+            case.diagnosis.cards,
+            leads.spares,
+            leads.standby,
+            limit,
+            case.back,
+        )
+        case.running = Running(request, now, deadline, asked.kind == "traffic")
         case.refused = case.refusal = ""
         guard.running[name] = (case.service, ACTS[act].exclusive)
         guard.reserved.update(dict.fromkeys(leads.spares, case.key))
@@ -270,6 +283,7 @@ class Ladders:
         case = next((c for c in cases if c.running and c.running.request.id == name), None)
         self.guard.running.pop(name, None)
         if case is None or case.running is None:
+            word.events.append(_late(outcome))
             return
         if outcome.status != "done":
             self.give_back(case)
@@ -294,6 +308,22 @@ class Ladders:
             case.rung += 1
             case.refused = ""
 
+    def withdraw(self, case: Case, why: str, now: float, word: Word) -> None:
+        """The intent of an act could not be written, so it does not start; its rung stays due."""
+        running = case.running
+        assert running is not None
+        case.running = None
+        self.guard.running.pop(running.request.id, None)
+        self.guard.ledger.withdraw(case.counted_by, ladder=case.rung == 0, traffic=running.traffic)
+        if case.rung == 0:
+            case.attempt = 0
+        self.give_back(case)
+        self.notices.ended(case, now)
+        act = running.request.remediation
+        text = f"{act} for {where(case)} does not start: {why}"
+        word.events.append(case_event("remediation_withdrawn", case, text, "critical",
+                                      remediation=act, request=running.request.id))  # fmt: skip
+
     def give_back(self, case: Case) -> None:
         """The cards that were reserved for a case are free again."""
         reserved = self.guard.reserved
@@ -315,6 +345,15 @@ def _target(case: Case) -> str:
     if case.diagnosis.cause in CARD_CAUSES and case.diagnosis.cards:
         return "card:" + ",".join(case.diagnosis.cards)
     return _SHARED.get(case.diagnosis.cause, case.service)
+
+
+def _late(outcome: Outcome) -> Event:
+    """An act ended that nobody waits for any more: its time was over."""
+    request = outcome.request
+    text = f"{request.remediation} for {request.service or 'the node'} ended late: {outcome.status}"
+    labels = labelset({"service": request.service, "alertname": request.alert.name})
+    fields = {"status": outcome.status, "remediation": request.remediation, "request": request.id}
+    return Event("remediation_ended", f"{text}, {outcome.detail}", labels, fields, "warning")
 
 
 def _other(word: str, who: str) -> str:

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 from ..diagnosis import Facts, Noted, Readings, ServiceFacts
 from ..inventory import infos, resolve
 from ..model import NAME, Alert, Tick, labelset
+from ..roles import STANDBY
 from .people import Operations
 from .settings import Healing
-
-STANDBY = "/standby"
 
 
 class Collected(Protocol):

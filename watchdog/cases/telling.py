@@ -8,8 +8,8 @@ from typing import Any
 
 from ..model import Alert, Event, labelset
 from ..rules import RESOLVED_RETENTION
-from ..wire import moment
-from .case import Case, alert_of, alert_state
+from ..wire import alert_of, alert_state, moment
+from .case import Case
 
 RUNNING, FAILED = "RemediationRunning", "RemediationFailed"
 

@@ -30,6 +30,6 @@ ACTS: Mapping[str, Act] = {
     "defragment": Act("restart", 1800.0),
     "drain": Act("traffic", 600.0),
     "shed_load": Act("traffic", 600.0),
-    "cache_only": Act("traffic", 600.0),
+    "cache_only": Act("traffic", 600.0, exclusive=False),  # a flag of one service, no reload
     "page": Act("page", 0.0, exclusive=False),
 }

@@ -92,7 +92,8 @@ class Guard:
     """``holds``: pauses by service ("" all), with their end; ``held``: the hold file is there;
     ``quarantined``: cards out of use, and why; ``reserved``: cards by the case that takes them;
     ``approvals``: yes by case, with its end; ``running``: acts under way by request, with service
-    and whether they touch cards or the front; ``fleet``: whether the fleet's coordinator grants."""
+    and whether they touch cards or the front; ``fleet``: whether the fleet's coordinator grants;
+    ``unwritable``: why no intent can be written."""
 
     limits: Limits = field(default_factory=Limits)
     held: bool = False
@@ -106,6 +107,7 @@ class Guard:
     ledger: Ledger = field(default_factory=Ledger)
     shadow: Ledger = field(default_factory=Ledger)
     fleet: bool = False
+    unwritable: str = ""
 
     def judge(self, asked: Asked, now: float) -> Judgement:
         """Hold the act against every check, in the order of refusal."""
@@ -125,6 +127,7 @@ class Guard:
                 ("cooldown", self._cooldown(asked, now)),
                 ("node_budget", self._budget(asked, now)),
                 ("fleet_budget", self._fleet(asked)),
+                ("journal", "" if asked.kind == "page" else self.unwritable),
                 ("precondition", asked.precondition),
             )
         )
@@ -210,6 +213,8 @@ class Guard:
     def dump(self) -> dict[str, Any]:
         """All that must outlive a restart, as JSON."""
         return {
+            "held": self.held,
+            "unwritable": self.unwritable,
             "holds": dict(self.holds),
             "silences": [each.dump() for each in self.silences],
             "approvals": dict(self.approvals),
@@ -223,6 +228,7 @@ class Guard:
 
     def restore(self, doc: Mapping[str, Any]) -> None:
         """Take up what ``dump`` gave. Raises KeyError, TypeError, ValueError."""
+        self.held, self.unwritable = bool(doc["held"]), str(doc["unwritable"])
         self.holds = {str(k): None if v is None else float(v) for k, v in doc["holds"].items()}
         self.silences = [silence_of(each) for each in doc["silences"]]
         self.approvals = {str(key): float(until) for key, until in doc["approvals"].items()}

@@ -47,6 +47,14 @@ class Ledger:
         times.append(now)
         del times[:-_MOST]
 
+    def withdraw(self, key: str, *, ladder: bool, traffic: bool) -> None:
+        """What was counted last never began: no intent of it was written."""
+        if ladder and self.ladders.get(key):
+            self.ladders[key].pop()
+        times = self.traffic if traffic else self.acts
+        if times:
+            times.pop()
+
     def spent(self, now: float, per: float, *, traffic: bool) -> int:
         """Acts of the kind that began within the last ``per`` seconds."""
         return sum(now - at < per for at in (self.traffic if traffic else self.acts))
