@@ -160,3 +160,125 @@ def test_a_silent_server_on_a_unix_socket_has_its_deadline(tmp_path: Path) -> No
         RealHttp().request("GET", unix_url(path), timeout=0.5)
 
     assert told.value.reason == "timeout"
+
+
+def answers(*told: bytes, closing: bool = False) -> tuple[Play, list[bytes]]:
+    """Give one answer to each request of a connection; what was asked after the first."""
+    asked: list[bytes] = []
+
+    def play(connection: socket.socket) -> None:
+        for answer in told:
+            connection.sendall(answer)
+            if closing:
+                return
+            asked.append(connection.recv(65536))
+
+    return play, asked
+
+
+OK = HEAD + b"Content-Length: 2\r\n\r\nok"
+
+
+def test_a_connection_that_the_server_closed_in_between_is_opened_anew() -> None:
+    play, _ = answers(OK, closing=True)
+    http = RealHttp()
+
+    with server(play) as url:
+        told = [http.request("POST", url, timeout=5, body=b"x").text]
+        time.sleep(0.1)  # the end of the connection has come
+        told.append(http.request("POST", url, timeout=5, body=b"x").text)
+
+    assert told == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(("method", "reason"), [("GET", ""), ("POST", "broken")])
+def test_what_only_reads_is_asked_again_when_an_idle_connection_ends_under_it(
+    method: str, reason: str
+) -> None:
+    def play(connection: socket.socket) -> None:
+        connection.sendall(OK)
+        if len(opened) < 2:
+            opened.append(connection.recv(65536))  # and then closes without an answer
+
+    opened: list[bytes] = [b""]
+    http = RealHttp()
+    found = ""
+    with server(play) as url:
+        http.request("GET", url, timeout=5)
+        try:
+            assert http.request(method, url, timeout=5).text == "ok"
+        except HttpError as error:
+            found = error.reason
+
+    assert found == reason
+
+
+def test_a_body_shorter_than_promised_is_broken() -> None:
+    play, _ = answers(HEAD + b"Content-Length: 9\r\n\r\nok", closing=True)
+
+    with server(play) as url, pytest.raises(HttpError) as told:
+        RealHttp().request("GET", url, timeout=5)
+
+    assert told.value.reason == "broken"
+
+
+def test_chunks_are_put_together_and_the_connection_is_used_again() -> None:
+    chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+    play, asked = answers(chunked, HEAD + b"Content-Length: 0\r\n\r\n")
+    http = RealHttp()
+
+    with server(play) as url:
+        told = [http.request("GET", url + part, timeout=5).body for part in ("", "p?a=ü b#c")]
+
+    assert told == [b"abc", b""]
+    assert asked[0].startswith(b"GET /p?a=%C3%BC%20b HTTP/1.1\r\nHost: 127.0.0.1:")
+
+
+def test_a_redirect_is_told_and_not_followed() -> None:
+    play, _ = answers(b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n")
+
+    with server(play) as url:
+        answer = RealHttp().request("GET", url, timeout=5)
+
+    assert (answer.status, answer.headers["Location"]) == (302, "/x")
+
+
+def test_a_password_is_sent_and_never_told() -> None:
+    play, asked = answers(OK, b"no HTTP\r\n")
+    http = RealHttp()
+
+    with server(play) as url, pytest.raises(HttpError) as told:
+        secret = url.replace("://", "://me:s%40cret@")
+        http.request("GET", url, timeout=5)
+        http.request("GET", secret, timeout=5)
+
+    assert b"\r\nAuthorization: Basic bWU6c0BjcmV0\r\n" in asked[0]
+    assert str(told.value).startswith(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://x/", "http://", "http://[::1", "http://x:99999/", "http+unix:///x"]
+)
+def test_what_is_no_address_is_told_as_broken(url: str) -> None:
+    with pytest.raises(HttpError) as told:
+        RealHttp().request("GET", url, timeout=5)
+
+    assert told.value.reason == "broken"
+
+
+def test_a_header_with_a_line_break_is_not_sent() -> None:
+    play, asked = answers(OK)
+
+    with server(play) as url, pytest.raises(HttpError, match="line break"):
+        RealHttp().request("GET", url, timeout=5, headers={"X": "a\r\nY: b"})
+
+    assert asked == []
+
+
+def test_a_server_that_speaks_no_tls_is_told_apart() -> None:
+    play, _ = answers(OK, closing=True)
+
+    with server(play) as url, pytest.raises(HttpError) as told:
+        RealHttp().request("GET", url.replace("http:", "https:"), timeout=5)
+
+    assert told.value.reason == "tls"
