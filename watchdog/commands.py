@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Protocol
 
 from .errors import CommandTimeout, NotSupported
@@ -55,6 +56,14 @@ class Runner(Protocol):
         """
         ...
 
+    def start(
+        self, argv: Sequence[str], *, log: str | Path, env: Mapping[str, str] | None = None
+    ) -> int:
+        """Start ``argv`` in a session of its own, its output appended to ``log``, and return its
+        pid at once; it outlives the caller. Raises NotSupported, OSError.
+        """
+        ...
+
     def which(self, program: str) -> str | None:
         """Path of a program on PATH, or None."""
         ...
@@ -69,6 +78,32 @@ class RealRunner:
 
     def __init__(self) -> None:
         self._stuck: dict[str, subprocess.Popen[bytes]] = {}
+        self._started: list[int] = []
+
+    def start(
+        self, argv: Sequence[str], *, log: str | Path, env: Mapping[str, str] | None = None
+    ) -> int:
+        """See Runner.start."""
+        self._started = [pid for pid in self._started if not _collected(pid)]
+        appended = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        try:
+            pid = os.posix_spawnp(
+                argv[0],
+                list(argv),
+                {**os.environ, **(env or {})},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.fspath(log), appended, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        except FileNotFoundError as missing:
+            raise NotSupported(f"{argv[0]} is not on this node") from missing
+        self._started.append(pid)
+        return pid
 
     def which(self, program: str) -> str | None:
         """Path of a program on PATH, or None."""
@@ -125,6 +160,14 @@ class RealRunner:
             + (", and cannot be killed (uninterruptible sleep)" if stuck else ""),
             stuck=stuck,
         )
+
+
+def _collected(pid: int) -> bool:
+    """Whether a process that was started has ended; its entry in the table then goes."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
 
 
 class _Pipe:

@@ -48,6 +48,7 @@ class ScriptedRunner:
     def __init__(self, script: Mapping[str, Any]) -> None:
         self.script = dict(script)
         self.calls: list[list[str]] = []
+        self.started: list[tuple[list[str], dict[str, str]]] = []
 
     def which(self, program: str) -> str | None:
         known = any(line.split()[0] == program for line in self.script)
@@ -69,6 +70,15 @@ class ScriptedRunner:
                 raise NotSupported(f"{argv[0]} is not on this node")
             raise AssertionError(f"unexpected command: {line}")
         return _finished(_next(self.script[line]), limit)
+
+    def start(
+        self, argv: Sequence[str], *, log: str | Path, env: Mapping[str, str] | None = None
+    ) -> int:
+        """Noted in ``started`` with its environment; the pid is the script's answer."""
+        line = " ".join(argv)
+        assert line in self.script, f"unexpected start: {line}"
+        self.started.append((list(argv), dict(env or {})))
+        return int(_next(self.script[line]))
 
 
 def _next(answer: Any) -> Any:
