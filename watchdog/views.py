@@ -18,8 +18,13 @@ from .daemon import Daemon
 from .engine import CollectorState
 from .errors import ConfigError, Place, Problem, WatchdogError
 from .explain import explain
+from .livefigures import LiveFigures
 from .model import NAME, Json, Labels, Sample, StoredEvent, labelset
+from .outlook import outlook
 from .promql import EvaluationError, PromqlError, Scalar, String, Value, Vector
+from .report import chosen, compose
+from .report.keeping import FORMS, kept_report
+from .report.sources import JournalSource
 from .rules import ALERTS, RECORDER
 from .system import Clock, hostname
 from .version import version
@@ -29,6 +34,11 @@ if TYPE_CHECKING:
     from .compat import Family
 
 
+RECENT = 30  # events about acts that the page shows
+ACT_KINDS = (
+    "remediation_requested,remediation_ended,remediation_refused,remediation_would,page_sent,"
+    "card_quarantined,card_released,healing_paused,healing_resumed,remediation_approved"
+)
 PATIENCE = 2.0  # seconds that a person's query may hold up the engine
 TURN = 6.0  # seconds that it waits for those before it
 
@@ -55,6 +65,7 @@ class DaemonViews:
         self._daemon = daemon
         self._version = version()
         self._asking = threading.Lock()
+        self._figures = LiveFigures(self.query_range)
 
     def snapshot(self) -> Snapshot:
         """The daemon as of its last finished tick."""
@@ -164,13 +175,63 @@ class DaemonViews:
         found = journal.history(
             after=after,
             limit=limit,
-            kinds=[filters["kind"]] if filters.get("kind") else (),
+            kinds=filters["kind"].split(",") if filters.get("kind") else (),
             severities=[filters["severity"]] if filters.get("severity") else (),
             labels={"service": service} if service else None,
             since=filters.get("since"),
             until=filters.get("until"),
         )
         return [_event_doc(event) for event in found]
+
+    def healing(self) -> Json:
+        """See Views.healing."""
+        with self._daemon.lock:
+            doc = outlook(self._daemon.engine)
+        doc["recent"] = list(self.events(0, RECENT, {"kind": ACT_KINDS}))
+        return doc
+
+    def figures(self) -> Json:
+        """See Views.figures."""
+        return self._figures.at(self._daemon.engine.ms)
+
+    def incidents(self) -> Sequence[Json]:
+        """See Views.incidents."""
+        folder = self._daemon.loaded.config.state
+        return [
+            {
+                "incident": each.name,
+                "service": each.service or None,
+                "cards": list(each.cards),
+                "cause": each.cause,
+                "alert": each.alert,
+                "opened": moment(each.opened),
+                "closed": moment(each.closed),
+                "result": each.result,
+                "kept": kept_report(folder, each.name) is not None,
+            }
+            for each in self.source().incidents()
+        ]
+
+    def report(self, name: str, form: str) -> tuple[str, str]:
+        """See Views.report. One that was written at its end shows values that are gone by now."""
+        source = self.source()
+        incident = chosen(source.incidents(), name)
+        kept = kept_report(self._daemon.loaded.config.state, incident.name, form)
+        if kept is not None and incident.closed is not None:
+            with contextlib.suppress(OSError):
+                return incident.name, kept.read_text("utf-8")
+        made = self._daemon.system.clock.wall()
+        return incident.name, FORMS[form][1](compose(source, incident, self._version, made))
+
+    def source(self) -> JournalSource:
+        """What reports on this daemon are made from."""
+        daemon = self._daemon
+        return JournalSource(
+            daemon.journal,
+            self.query_range,
+            daemon.labels["instance"],
+            lambda: daemon.engine.ms / 1000,
+        )
 
     def status(self) -> Json:
         """See Views.status."""

@@ -81,3 +81,20 @@ class Views(Protocol):
     def events(self, after: int, limit: int, filters: Mapping[str, Any]) -> Sequence[Json]:
         """Journal events behind ``after``; ``filters``: kind, severity, service, since, until."""
         ...
+
+    def healing(self) -> Json:
+        """The document of ``/api/v1/healing``: cases, acts, budgets, what was done and refused."""
+        ...
+
+    def figures(self) -> Json:
+        """The last minutes of what the page draws: ``{times, plots}``."""
+        ...
+
+    def incidents(self) -> Sequence[Json]:
+        """The incidents that the journal tells of, newest first."""
+        ...
+
+    def report(self, name: str, form: str) -> tuple[str, str]:
+        """An incident's name and its report, in the form html or markdown; ``name`` empty: the
+        newest. Raises ConfigError for one that is not known."""
+        ...

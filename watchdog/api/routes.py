@@ -17,6 +17,10 @@ JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 MAX_EVENTS = 10_000
+REPORTS = {"html": (HTML, ".html"), "markdown": ("text/markdown; charset=utf-8", ".md")}
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,10 @@ class Routes:
             "/api/v1/status": lambda _: Answer(200, dumps(views.status()), JSON),
             "/api/v1/events": self._events,
             "/api/v1/explain": self._explain,
+            "/api/v1/healing": lambda _: Answer(200, dumps(views.healing()), JSON),
+            "/api/v1/figures": lambda _: Answer(200, dumps(views.figures()), JSON),
+            "/api/v1/incidents": lambda _: Answer(200, dumps(list(views.incidents())), JSON),
+            "/report": self._report,
         }
         self._post = {path: self._get[path] for path in ("/api/v1/query", "/api/v1/query_range")}
 
@@ -101,6 +109,17 @@ class Routes:
 
     def _explain(self, asked: Asked) -> Answer:
         return Answer(200, dumps(self._views.explain(asked.given.get("what", ""))), JSON)
+
+    def _report(self, asked: Asked) -> Answer:
+        """An incident's report as a file of its own."""
+        form = asked.given.get("format") or "html"
+        if form not in REPORTS:
+            raise BadRequest(f"format: {form!r} is none: use {' or '.join(REPORTS)}")
+        name, text = self._views.report(asked.given.get("incident", ""), form)
+        kind, ending = REPORTS[form]
+        named = f'inline; filename="{name}{ending}"'
+        headers = {"Content-Disposition": named, "Content-Security-Policy": REPORT_POLICY}
+        return Answer(200, text.encode("utf-8", "replace"), kind, headers)
 
     def _events(self, asked: Asked) -> Answer:
         filters = dict(asked.given)

@@ -12,7 +12,7 @@ from .model import Report
 from .svg import told
 from .words import after, clock, day, span, visible
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@:-])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&@]|:(?=//)|(?<=www)\.)")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
