@@ -15,6 +15,7 @@ from ..model import Command, Event, labelset
 from .case import Case
 
 Cases = Mapping[str, Case]
+WEBHOOK = "webhook"  # holds that the centre asked for; a person ends them by resuming
 
 
 def take(guard: Guard, command: Command, service: str, cases: Cases, now: float) -> list[Event]:
@@ -49,6 +50,10 @@ def _resume(guard: Guard, command: Command, service: str, _: Cases, __: float) -
         guard.holds.pop(service, None)
     else:
         guard.holds.clear()
+    own = ("service", "=", service)
+    guard.silences = [
+        s for s in guard.silences if s.source != WEBHOOK or (service and s.matchers != (own,))
+    ]
     whom = service or "all services"
     yield _event(command, "healing_resumed", f"healing of {whom} goes on", service=service)
 

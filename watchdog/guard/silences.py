@@ -17,6 +17,7 @@ Matcher = tuple[str, str, str]
 """Label, operator (``=``, ``!=``, ``=~``, ``!~``), value."""
 
 OPERATORS = frozenset({"=", "!=", "=~", "!~"})
+SHARED = "alertmanager"  # the source whose silences mean the same elsewhere
 MOST = 500  # silences that are kept of one source
 ROOM = 64 * 1024  # characters of one silence
 
@@ -37,11 +38,13 @@ class Silence:
         """The silence of all alerts with these labels."""
         return cls(tuple((name, "=", value) for name, value in sorted(labels.items())), until)
 
-    def covers(self, alert: Alert, now: float) -> bool:
-        """Whether the alert is silenced now."""
+    def covers(self, alert: Alert, now: float, service: str = "") -> bool:
+        """Whether the alert is silenced now. ``service``: whom the act is for that it asks for,
+        which counts where nobody but this node hears of the silence."""
         if self.until is not None and now >= self.until:
             return False
-        labels = {**self.labels, **dict(alert.labels)}
+        own = {"service": service} if self.source != SHARED else {}
+        labels = {**own, **self.labels, **dict(alert.labels)}
         return all(predicate(op, value)(labels.get(name, "")) for name, op, value in self.matchers)
 
     @property
