@@ -215,8 +215,15 @@ class Files:
 
     def read(self, path: str | Path, limit: int = MAX_OUTPUT) -> bytes:
         """At most ``limit`` bytes of a file. Raises OSError."""
-        with self.path(path).open("rb") as stream:
-            return stream.read(limit)
+        chunks: list[bytes] = []
+        descriptor = os.open(os.path.join(self.root, str(path).lstrip("/")), os.O_RDONLY)
+        try:
+            while limit > 0 and (chunk := os.read(descriptor, min(limit, 1 << 16))):
+                chunks.append(chunk)
+                limit -= len(chunk)
+        finally:
+            os.close(descriptor)
+        return b"".join(chunks)
 
     def part(self, path: str | Path, offset: int, limit: int) -> FilePart:
         """At most ``limit`` bytes of a regular file from ``offset`` on, and which file that was (a
