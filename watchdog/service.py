@@ -11,26 +11,19 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .api.routes import Routes
-from .api.server import Server
 from .config import Config, parse
 from .config.durations import address
-from .config.models import Tls
 from .daemon import Daemon, Loaded, prepare, static_labels
 from .documents import read
 from .errors import ConfigError, Place, Problem
 from .greeting import greeting
 from .journal import Journal
+from .listeners import Listeners
 from .log import make_log
 from .options import Options
 from .outlets import make_outlets
 from .system import Lock, Notifier, System, hostname
-from .views import DaemonViews
-
-if TYPE_CHECKING:
-    import ssl
 
 LOCK_FILE = "lock"
 GRACE = 8.0  # seconds from SIGTERM to the end of the process, whatever hangs
@@ -68,7 +61,7 @@ class Service:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._notifier = Notifier.from_environment()
-        self._server: Server | None = None
+        self._listeners: Listeners | None = None
         self._lock: Lock | None = None
 
     def run(self) -> int:
@@ -102,18 +95,13 @@ class Service:
     def _open(self, folder: Path) -> None:
         """The listener first (a port in use ends the start), then lock, journal, state, outlets."""
         config = self.daemon.loaded.config
-        self._server = self._listen()
+        self._listeners = Listeners(self.daemon, self.log)
         self._lock = self._locked(folder)
         journal = Journal.open(folder / "journal.db", self.system.clock)
         self.daemon.open(journal)
         self.daemon.restore(folder)
         self.daemon.outlets += make_outlets(self.daemon, config)
-        self._server.start()
-
-    def _listen(self) -> Server:
-        config = self.daemon.loaded.config
-        routes = Routes(DaemonViews(self.daemon))
-        return Server(config.listen, routes, self.system.clock, self._report, _tls(config.tls))
+        self._listeners.start(folder)
 
     def _locked(self, folder: Path) -> Lock | None:
         """The state folder for this process alone. Raises ConfigError when another one has it.
@@ -132,9 +120,6 @@ class Service:
         except (OSError, ValueError):
             return None  # what is wrong with the folder, the journal tells
         return lock
-
-    def _report(self, fault: str) -> None:
-        self.log(fault, level="error")
 
     def _record(self, folder: Path) -> None:
         try:
@@ -201,8 +186,8 @@ class Service:
     def _end(self, folder: Path | None) -> None:
         self._notifier.stopping()
         threading.Timer(GRACE, _leave, (1,)).start()  # a hung disk must not hold the end up
-        if self._server is not None:
-            self._server.stop()
+        if self._listeners is not None:
+            self._listeners.stop()
         self.daemon.stop(folder)
 
 
@@ -215,21 +200,6 @@ def serve(options: Options) -> int:
     code = service.run()
     _leave(code)
     return code
-
-
-def _tls(tls: Tls) -> ssl.SSLContext | None:
-    """The listener's TLS, or None. Raises ConfigError for files that cannot be used."""
-    if tls.cert_file is None or tls.key_file is None:
-        return None
-    import ssl as library
-
-    context = library.SSLContext(library.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(tls.cert_file, tls.key_file)
-    except OSError as error:  # ssl.SSLError is one
-        reason = error.strerror or str(error)
-        raise ConfigError(Problem(Place("tls"), f"{tls.cert_file}: {reason}")) from error
-    return context
 
 
 def _leave(code: int) -> None:

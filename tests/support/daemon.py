@@ -103,5 +103,6 @@ def daemon(
     argv = [*COMMAND, "run", "--config", str(folder / "watchdog.yaml"), *options]
     search = os.pathsep.join([*(str(p) for p in path), os.environ.get("PATH", "")])
     url = f"http://127.0.0.1:{port}"
-    with running(argv, url=url, ready=ready, folder=folder, env={"PATH": search}) as server:
+    env = {"PATH": search, "RUNTIME_DIRECTORY": str(folder)}
+    with running(argv, url=url, ready=ready, folder=folder, env=env) as server:
         yield Running(server, folder)
