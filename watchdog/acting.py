@@ -83,10 +83,25 @@ class Remediation(Protocol):
     retries nor judges success, and it never sleeps.
     """
 
-    name: str
-    effect: str
-    disruptive: bool
-    verified: bool
+    @property
+    def name(self) -> str:
+        """The act's word in policies."""
+        ...
+
+    @property
+    def effect(self) -> str:
+        """One sentence for people."""
+        ...
+
+    @property
+    def disruptive(self) -> bool:
+        """Whether users notice."""
+        ...
+
+    @property
+    def verified(self) -> bool:
+        """Whether the users' path judges it."""
+        ...
 
     def precheck(self, system: System, case: ActCase) -> str:
         """Why the act is declined (the next rung is then tried), or nothing. Looks only."""

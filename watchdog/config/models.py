@@ -53,6 +53,8 @@ LabelName = Annotated[
     str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$"), AfterValidator(_label)
 ]
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")]
+UnitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_:.@\\-]{0,250}$")]
+ContainerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,200}$")]
 ServiceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Act = Literal[
     "page",
@@ -224,9 +226,11 @@ class Tls(Room):
 class Manager(Room):
     """Who starts and stops a server: exactly one of the three."""
 
-    systemd: str | None = Field(None, description="unit name")
-    docker: str | None = Field(None, description="container name")
-    command: tuple[str, ...] | None = Field(None, description="argument list that starts it")
+    systemd: UnitName | None = Field(None, description="unit name")
+    docker: ContainerName | None = Field(None, description="container name")
+    command: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None, description="argument list that starts it"
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Manager:
@@ -321,6 +325,13 @@ class Service(Room):
     manager: Manager | None = None
     profiles: dict[str, Path] = Field({}, description="environment files by profile name")
     start_profile: str | None = Field(None, description="profile at the first start")
+    overflow: tuple[str, ...] | None = Field(
+        None,
+        description="profiles that quantize tries, weakest change first; default int8, if there",
+    )
+    expandable_segments: bool = Field(
+        False, description="what acts start gets PYTORCH_*_ALLOC_CONF=expandable_segments:True"
+    )
     front: Front | None = None
     needs: tuple[str, ...] = Field((), description="peers without which it cannot serve")
     probe: Probe = Probe()
@@ -334,6 +345,10 @@ class Service(Room):
         if self.start_profile is not None and self.start_profile not in self.profiles:
             known = ", ".join(sorted(self.profiles)) or "none"
             raise ValueError(f"start_profile {self.start_profile!r} is not in profiles ({known})")
+        for name in self.overflow or ():
+            if name not in self.profiles:
+                known = ", ".join(sorted(self.profiles)) or "none"
+                raise ValueError(f"overflow names {name!r}, which is not in profiles ({known})")
         both = set(self.cards) & set(self.spares)
         if both:
             raise ValueError(f"{sorted(both)[0]} stands in both cards and spares")

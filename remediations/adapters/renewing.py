@@ -1,0 +1,37 @@
+"""The whole way from one running server to the next: traffic away, evidence, stop, start, answer.
+
+The plan that restart, defragment and quantize share; with other settings for the new one, if asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...watchdog.acting import Step
+from ...watchdog.system import System
+from .composition import composed, moved_cards
+from .evidence import evidence_step
+from .handled import Handled
+from .managers import Settings
+from .starting import configure_step, start_steps
+from .stopping import quiet_steps, stop_steps
+
+
+def renew_steps(
+    handled: Handled,
+    wanted: Callable[[System], Settings] | None = None,
+    sets: Mapping[str, Any] | None = None,
+) -> list[Step]:
+    """The steps in order. ``wanted``: what an act that changes gives the new server; without it
+    the present profile and cards. ``sets`` holds once the new one answers."""
+    case = handled.case
+    steps = [
+        *quiet_steps(handled),
+        handled.before(evidence_step(case, handled.instance)),
+        *stop_steps(handled, start_again=handled.changes),
+    ]
+    if handled.changes:
+        settings = wanted or composed(case, case.mode.profile, moved_cards(case))
+        steps.append(configure_step(handled, settings))
+    return [*steps, *start_steps(handled, sets=sets)]

@@ -1,0 +1,137 @@
+"""Ends a server so that nothing of it is left: requests, processes, orphans, memory on its cards.
+
+Steps only. The manager is told first, so that its own restart policy keeps quiet; what does not go
+in time is killed by pid and start; a process of somebody else is never touched.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+from ...watchdog import processes
+from ...watchdog.acting import ActCase, Done, Step
+from ...watchdog.processes import Stat
+from ...watchdog.serversearch import vllm_servers
+from ...watchdog.system import Process, System
+from .cards import holders, memory_free
+from .front import Front
+from .handled import Handled, looking, queue
+from .managers import members
+from .privileged import Privileged
+
+DRAIN = 30.0  # seconds for running requests to finish
+TERM = 30.0  # seconds from SIGTERM to SIGKILL: a server may wait for its clients without end
+KILL = 15.0
+ORPHANS = 15.0
+MEMORY = 60.0  # seconds until drivers have given memory back
+_GONE = frozenset({"engine_dead", "engine_start_failed"})
+_SILENT = frozenset(
+    {"engine_stalled", "card_lost", "card_uncorrectable", "card_reset_required", "driver_fault"}
+)
+
+
+def quiet_steps(handled: Handled) -> list[Step]:
+    """Traffic stopped at the front and running requests finished, as far as the engine still
+    serves."""
+    case, steps = handled.case, list[Step]()
+    front = Front.of(case)
+    if front is not None and case.request.cause not in _GONE:
+        steps.append(handled.before(front.step("drained", temporary=True)))
+    if case.request.cause not in _GONE | _SILENT:
+        steps.append(drain_step(handled))
+    return steps
+
+
+def drain_step(handled: Handled, deadline: float = DRAIN) -> Step:
+    """Wait until no request runs or waits; a server that does not answer has none."""
+
+    def done(system: System) -> Done:
+        told = queue(system, handled.instance.url)
+        return "yes" if told is None or told.running + told.waiting == 0 else "no"
+
+    step = Step("let running requests finish", deadline, done, must=False, poll=1.0)
+    return handled.before(step)
+
+
+def stop_steps(handled: Handled, *, must: bool = True, start_again: bool = False) -> list[Step]:
+    """All steps of a stop. ``must`` false: users are served elsewhere already, the act goes on.
+    ``start_again``: taken back, the server is started as it was before."""
+    steps = [_stop(handled, start_again=start_again), _kill(handled, must), _orphans(handled, must)]
+    cards = [card for card in handled.instance.cards if card not in handled.case.sick]
+    if cards:
+        steps.append(_memory(handled, cards, must))
+    return steps
+
+
+def _stop(handled: Handled, *, start_again: bool) -> Step:
+    manager = handled.manager
+    return Step(
+        "stop by the manager",
+        TERM,
+        looking(lambda system: _stopped(system, handled)),
+        do=manager.stop,
+        undo=manager.start if start_again else None,
+        must=False,
+    )
+
+
+def _kill(handled: Handled, must: bool) -> Step:
+    return Step(
+        "kill what is left",
+        KILL,
+        looking(lambda system: _stopped(system, handled)),
+        do=handled.manager.kill,
+        must=must,
+    )
+
+
+def _stopped(system: System, handled: Handled) -> Done:
+    """No process of it is left and its manager starts none; or another one is there already."""
+    status = handled.manager.status(system)
+    if handled.begun(system, status):
+        return "yes"
+    return "yes" if status.ended and not handled.manager.processes(system) else "no"
+
+
+def _orphans(handled: Handled, must: bool) -> Step:
+    def do(system: System) -> None:
+        for process in orphans(system, handled.instance.cards, handled.case):
+            Privileged.kill(system, process, signal.SIGKILL)
+
+    def done(system: System) -> Done:
+        return "no" if orphans(system, handled.instance.cards, handled.case) else "yes"
+
+    step = Step("end orphans", ORPHANS, done, do=do, must=must, poll=1.0)
+    return handled.before(step)
+
+
+def _memory(handled: Handled, cards: Sequence[str], must: bool) -> Step:
+    def done(system: System) -> Done:
+        found = memory_free(system, cards, handled.case.vendors)
+        return "no" if found == "unknown" and not must else found
+
+    return handled.before(Step("prove the memory free", MEMORY, done, must=must, poll=1.0))
+
+
+def orphans(system: System, cards: Sequence[str], case: ActCase) -> tuple[Process, ...]:
+    """vLLM's processes on these cards that no living server owns: their parent is gone.
+
+    Empty where the tools do not tell who is on the cards: nothing is killed on a guess.
+    """
+    if not cards:
+        return ()
+    held = holders(system, cards, case.vendors)
+    pids = {pid for each in held.values() for pid in each.pids or ()}
+    if not pids:
+        return ()
+    known = processes.table(system.files)
+    serving = {server.pid for server in vllm_servers(system.files, known.values())}
+    return members(system, [pid for pid in pids if _orphan(system, known.get(pid), serving)])
+
+
+def _orphan(system: System, entry: Stat | None, serving: set[int]) -> bool:
+    if entry is None or not entry.name.startswith("VLLM::"):
+        return False
+    line = processes.ancestors(system.files, entry.pid)
+    return not any(ancestor.pid in serving for ancestor in line)
