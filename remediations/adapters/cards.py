@@ -16,7 +16,7 @@ from .cardmemory import idle_limit
 from .cardpaths import distances
 from .cardview import PATIENCE, Seen, View, look
 
-__all__ = ["Held", "fit", "holders", "memory_free", "nearest"]
+__all__ = ["Held", "fit", "hold", "holders", "memory_free", "nearest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,11 @@ def holders(
     Never raises for a tool: a card that is not seen is ``Held(None, None)``.
     """
     view = look(system, cards, vendors, timeout)
-    return {card: _held(view, card, cards) for card in cards}
+    return {card: hold(view, card, cards) for card in cards}
 
 
-def _held(view: View, card: str, asked: Collection[str]) -> Held:
+def hold(view: View, card: str, asked: Collection[str]) -> Held:
+    """Who has what of a card in a view. ``asked``: the cards in question, no measure of idle."""
     seen = view.there(card)
     if seen is None:
         return NOBODY_KNOWS
@@ -120,7 +121,7 @@ def _unfit(view: View, card: str, asked: Collection[str], models: Iterable[Seen]
             return f"it is a {seen.model or 'card of unknown model'}, not a {other.model}"
         if seen.total != other.total:
             return "its memory is of another size"
-    held = _held(view, card, asked)
+    held = hold(view, card, asked)
     if held.pids:
         return f"process {held.pids[0]} holds it"
     if held.free == "no":

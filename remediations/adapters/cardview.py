@@ -25,7 +25,8 @@ class Seen:
 
     ``pids`` hold memory on it; ``screens`` only draw on it (NVIDIA type G), with ``drawn`` bytes.
     ``number``: what the tool calls it (``0``; Ascend: NPU id, ``3/1`` for a further chip);
-    ``device``: its device file. ``fault``: a fault code is active on it.
+    ``device``: its device file. ``fault``: a fault code that is active on it; ``level``: Ascend's
+    grade of health, 0 (OK) to 3. Clocks in hertz, of the graphics (SM) domain.
     """
 
     card: str
@@ -43,7 +44,8 @@ class Seen:
     reset_required: bool | None = None
     persistent: bool | None = None
     fault: str = ""
-    clock: float | None = None  # hertz, of the graphics (SM) domain
+    level: int | None = None
+    clock: float | None = None
     top_clock: float | None = None
 
 
@@ -153,6 +155,8 @@ def _one(seen: Seen, rows: list[tuple[str, Mapping[str, str], float]]) -> Seen:
             told[_FLAGS[name]] = bool(value)
         elif name in _CLOCKS and labels.get("domain") in ("graphics", "core"):
             told[_CLOCKS[name]] = value
+        elif name == "accelerator_health_level":
+            told["level"] = int(value)
         elif name == "accelerator_fault":
             told["fault"] = labels.get("code", "unknown")
         elif name == "accelerator_processes":
