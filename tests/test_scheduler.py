@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -293,3 +294,55 @@ def test_too_many_waiting_commands_are_refused() -> None:
 
     with pytest.raises(WatchdogError, match="try again later"):
         inbox.command(Command("pause"))
+
+
+def test_a_collector_taken_out_runs_no_more_and_those_beside_it_do() -> None:
+    inbox = Inbox()
+    scheduler = Scheduler(fake_system(), inbox, {}, lambda *_, **__: None)
+    runs: Counter[str] = Counter()
+
+    @dataclass(frozen=True)
+    class Counted(Scripted):
+        def collect(self, system: System) -> Iterator[Yield]:
+            runs[self.name] += 1
+            yield Sample("m", 1.0)
+
+    scheduler.start()
+    try:
+        scheduler.add([Counted(name=name, interval=0.02) for name in ("a", "b")])
+        assert soon(lambda: runs["a"] and runs["b"])
+        scheduler.remove("a")
+        threading.Event().wait(0.05)  # a run under way
+        before = dict(runs)
+
+        assert soon(lambda: runs["b"] >= before["b"] + 3)
+        assert runs["a"] == before["a"]
+        assert scheduler.instances == ["b"]
+    finally:
+        scheduler.stop()
+
+
+def test_a_collector_taken_out_can_come_again() -> None:
+    inbox = Inbox()
+    scheduler = Scheduler(fake_system(), inbox, {}, lambda *_, **__: None)
+    scheduler.start()
+    try:
+        for value in (1.0, 2.0):
+            scheduler.add([Scripted((Sample("m", value),), interval=0.02)])
+            assert soon(
+                lambda value=value: any(b.pages[0].values == (value,) for b in inbox.take())
+            )
+            scheduler.remove("scripted")
+            scheduler.remove("scripted")
+        threading.Event().wait(0.05)
+        inbox.take()
+        threading.Event().wait(0.1)
+
+        assert inbox.take() == ()
+    finally:
+        scheduler.stop()
+
+
+def soon(check: Callable[[], object]) -> bool:
+    """Whether something comes true within ten seconds."""
+    return any(check() or threading.Event().wait(0.01) for _ in range(1000))

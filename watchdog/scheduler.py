@@ -6,10 +6,10 @@ batch, and the collector is not started again while that run lives.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ MAX_EVENTS = 5_000
 MAX_COMMANDS = 1_000  # that may wait between two ticks
 PAUSE = 0.02  # seconds between two runs of a collector that waits: lines come in groups
 FIRST_RUNS = 2.0  # seconds over which the first runs are spread: a start shows something soon
+WAVES = 4  # in which they begin; those of one wave and interval are one job of the scheduler's
 
 
 @dataclass(slots=True)
@@ -50,13 +51,15 @@ class _Run:
 
 @dataclass(slots=True)
 class _Slot:
-    """A collector with all that the host knows of it."""
+    """A collector with all that the host knows of it, and the one thread that it may have."""
 
     collector: Collector
     labeller: Labeller
     run: _Run | None = None
     absent: bool = False
     stuck: bool = False
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    started: Future[None] | None = None
 
 
 @dataclass(slots=True)
@@ -180,6 +183,7 @@ class Scheduler:
     ) -> None:
         self._system, self._inbox, self._static, self._log = system, inbox, static, log
         self._slots: dict[str, _Slot] = {}
+        self._beats: dict[str, list[_Slot]] = {}
         self._lock = threading.Lock()
         self._scheduler: BackgroundScheduler | None = None
         self._stopping = threading.Event()
@@ -191,33 +195,45 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to run collectors."""
+        from apscheduler.executors.debug import DebugExecutor
         from apscheduler.schedulers.background import BackgroundScheduler
 
         for name in ("apscheduler.scheduler", "apscheduler.executors"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._scheduler = BackgroundScheduler(timezone=timezone.utc, executors={})
+        at_once = DebugExecutor()  # in the scheduler's own thread: a beat only starts others
+        self._scheduler = BackgroundScheduler(timezone=timezone.utc, executors={"default": at_once})
         self._scheduler.start()
 
     def add(self, collectors: Sequence[Collector]) -> None:
         """Run further collectors from now on."""
+        begin = datetime.now(timezone.utc)
+        beats: dict[tuple[float, int], list[_Slot]] = {}
         for position, collector in enumerate(collectors):
             slot = _Slot(collector, Labeller(self._static))
+            wave = position * WAVES // len(collectors)
+            beats.setdefault((collector.interval, wave), []).append(slot)
             with self._lock:
                 self._slots[collector.instance] = slot
-            self._schedule(slot, position / max(len(collectors), 1))
+        for (interval, wave), slots in beats.items():
+            first = begin + timedelta(seconds=min(interval, FIRST_RUNS) * wave / WAVES)
+            self._schedule(slots, interval, first)
 
     def remove(self, instance: str) -> None:
         """Stop running a collector; a run under way is let go of."""
         with self._lock:
-            self._slots.pop(instance, None)
-        scheduler = self._scheduler
-        if scheduler is not None:
-            from apscheduler.jobstores.base import JobLookupError
-
-            with contextlib.suppress(JobLookupError):
-                scheduler.remove_job(instance)
-            with contextlib.suppress(KeyError):
-                scheduler.remove_executor(instance, shutdown=False)
+            slot = self._slots.pop(instance, None)
+            if slot is None:
+                return
+            slot.thread.shutdown(wait=False)
+            for slots in self._beats.values():
+                slots[:] = [other for other in slots if other is not slot]
+            ended = [name for name, slots in self._beats.items() if not slots]
+            for name in ended:
+                del self._beats[name]
+            scheduler = self._scheduler
+        for name in ended:  # not under the lock, which a beat wants under the scheduler's own
+            if scheduler is not None:
+                scheduler.remove_job(name)
 
     def overdue(self) -> None:
         """Put one stalled batch for each run that has just passed its deadline."""
@@ -242,6 +258,9 @@ class Scheduler:
         if self._scheduler is not None:
             self._scheduler.shutdown(wait=False)
             self._scheduler = None
+        with self._lock:
+            for slot in self._slots.values():
+                slot.thread.shutdown(wait=False)
 
     def _passed(self, slot: _Slot, now: float) -> bool:
         run = slot.run
@@ -250,27 +269,29 @@ class Scheduler:
         run.overdue = True
         return True
 
-    def _schedule(self, slot: _Slot, phase: float) -> None:
-        from apscheduler.executors.pool import ThreadPoolExecutor
-
+    def _schedule(self, slots: list[_Slot], interval: float, first: datetime) -> None:
         scheduler = self._scheduler
         assert scheduler is not None
-        collector = slot.collector
-        spread = min(collector.interval, FIRST_RUNS) * phase
-        first = datetime.now(timezone.utc) + timedelta(seconds=spread)
-        scheduler.add_executor(ThreadPoolExecutor(1), alias=collector.instance)
-        scheduler.add_job(
-            self._run,
+        job = scheduler.add_job(
+            self._beat,
             "interval",
-            args=(slot,),
-            seconds=collector.interval,
-            id=collector.instance,
-            executor=collector.instance,
+            args=(slots,),
+            seconds=interval,
             next_run_time=first,
             coalesce=True,
             max_instances=1,
             misfire_grace_time=None,
         )
+        with self._lock:
+            self._beats[job.id] = slots
+
+    def _beat(self, slots: list[_Slot]) -> None:
+        """Start those of the beat whose last run has ended."""
+        with self._lock:
+            for slot in slots:
+                idle = slot.started is None or slot.started.done()
+                if idle and self._slots.get(slot.collector.instance) is slot:
+                    slot.started = slot.thread.submit(self._run, slot)
 
     def _run(self, slot: _Slot) -> None:
         """One run; of a collector that waits for its source, run after run while all is well."""
