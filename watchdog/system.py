@@ -297,6 +297,7 @@ class Files:
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         try:
             with os.fdopen(descriptor, "wb") as stream:
+                os.fchmod(descriptor, mode)  # as asked for, whatever the umask
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -1,9 +1,10 @@
 # Programs that come as ordinary packages of the machine's own distribution. Sourced by install.sh.
 # Each is installed only where its command is absent; none is started, and none is left enabled.
 
-# command[:package[,package]], one a line; the package has the command's name where none is written.
+# command or file[:package[,package]], one a line; the package has the command's name where none is written.
 readonly SYSTEM_PROGRAMS="
 nginx
+/usr/lib/nginx/modules/ngx_http_js_module.so:libnginx-mod-http-js
 systemd-nspawn:systemd-container
 prometheus-node-exporter
 netdata
@@ -18,7 +19,7 @@ java:default-jdk-headless
 "
 
 has_program() { # services live in sbin, which is not on every user's PATH
-  PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1
+  [[ $1 = /* && -e $1 ]] || PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1
 }
 
 missing_packages() {

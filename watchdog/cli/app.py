@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from . import asking, explaining, inputs, judging, preparing, replaying, running
+from . import (
+    asking,
+    controlling,
+    explaining,
+    fronting,
+    inputs,
+    judging,
+    preparing,
+    remembering,
+    replaying,
+    reporting,
+    running,
+)
 
 app = typer.Typer(
     help=(
@@ -22,6 +34,8 @@ app.command()(running.run)
 app.command()(asking.status)
 app.command()(asking.alerts)
 app.command()(asking.query)
+app.command()(remembering.history)
+app.command()(reporting.report)
 app.command()(inputs.discover)
 app.command()(inputs.check)
 app.command()(inputs.collect)
@@ -32,6 +46,13 @@ app.command()(replaying.replay)
 app.command("test-rules")(replaying.test_rules)
 app.command("test-incidents")(judging.test_incidents)
 app.command()(judging.explain)
+app.command()(controlling.pause)
+app.command()(controlling.resume)
+app.command()(controlling.approve)
+app.command()(controlling.cancel)
+app.command()(controlling.quarantine)
+app.command()(controlling.release)
+preparing.app.command()(fronting.nginx)
 app.add_typer(preparing.app, name="setup")
 
 

@@ -1,0 +1,1 @@
+"""Tests of the acts and of their adapters."""

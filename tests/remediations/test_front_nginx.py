@@ -1,0 +1,209 @@
+"""A real nginx as a front: switches lose nothing, and what fails is taken back."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.nginx import FrontServer, Upstream, ask, nginx_front, until, upstream
+from vllm_watchdog.remediations.adapters.front import Front
+from vllm_watchdog.watchdog.acting import ActCase
+from vllm_watchdog.watchdog.errors import SourceError
+from vllm_watchdog.watchdog.model import Alert, Request, ServiceMode
+from vllm_watchdog.watchdog.system import System
+
+pytestmark = pytest.mark.peer
+
+ALERT = Alert("serving/EngineDead", (("alertname", "EngineDead"),), "firing", 0.0, 1.0)
+
+
+@pytest.fixture
+def primary() -> Iterator[Upstream]:
+    with upstream("primary") as server:
+        yield server
+
+
+@pytest.fixture
+def standby() -> Iterator[Upstream]:
+    with upstream("standby") as server:
+        yield server
+
+
+@pytest.fixture
+def front(tmp_path: Path, primary: Upstream, standby: Upstream) -> Iterator[FrontServer]:
+    with nginx_front(tmp_path / "nginx", primary.url, standby.url) as server:
+        yield server
+
+
+def adapter(front: FrontServer) -> Front:
+    case = ActCase(
+        request=Request("restart", ALERT, service=front.name, id="r1"),
+        name=front.name,
+        settings=front.service,
+        mode=ServiceMode(),
+        cards=(),
+        sick=(),
+        spares=(),
+        began=0.0,
+        state=front.state,
+    )
+    found = Front.of(case)
+    assert found is not None
+    return found
+
+
+def served_by(front: FrontServer) -> str:
+    answer = front.post(ask())
+    return answer.text.split()[0] if answer.status == 200 else str(answer.status)
+
+
+def test_new_requests_go_to_the_standby_after_a_switch(front: FrontServer) -> None:
+    adapter(front).point(System(), "standby")
+
+    assert adapter(front).state(System()) == "standby"
+    assert until(lambda: served_by(front) == "standby")
+
+
+def test_a_drained_front_answers_503_in_json_and_says_when_to_come_again(
+    front: FrontServer,
+) -> None:
+    adapter(front).point(System(), "drained")
+
+    assert until(lambda: served_by(front) == "503")
+    answer = front.post(ask())
+    assert (answer.headers["Retry-After"], answer.doc["error"]["code"]) == (
+        "5",
+        "upstream_unavailable",
+    )
+
+
+def test_a_dead_upstream_gives_503_in_json(front: FrontServer, primary: Upstream) -> None:
+    primary.cut = True
+
+    answer = front.post(ask())
+    assert (answer.status, answer.headers["Content-Type"]) == (503, "application/json")
+    assert answer.doc["error"]["type"] == "service_unavailable"
+
+
+def test_a_request_that_was_sent_is_not_sent_again(front: FrontServer, primary: Upstream) -> None:
+    primary.cut = True
+    before = primary.asked
+    front.post(ask())
+
+    assert primary.asked == before + 1
+
+
+def test_an_answer_of_the_upstream_passes_whatever_its_status(
+    front: FrontServer, primary: Upstream
+) -> None:
+    primary.status = 503
+
+    assert "choices" in front.post(ask()).doc
+
+
+def test_a_stream_under_way_survives_switches(front: FrontServer, primary: Upstream) -> None:
+    connection = http.client.HTTPConnection(str(urlsplit(front.url).netloc), timeout=30)
+    connection.request("POST", "/v1/completions", json.dumps(ask(stream=True)))
+    stream = connection.getresponse()
+    first = stream.readline()
+    for target in ("standby", "primary", "standby"):
+        adapter(front).point(System(), target)  # type: ignore[arg-type]
+    assert until(lambda: served_by(front) == "standby")
+    primary.released.set()
+    rest = stream.read()
+    connection.close()
+
+    assert first == b"data: primary 0\n"
+    assert [line for line in rest.split(b"\n") if line] == [
+        *(f"data: primary {number}".encode() for number in range(1, 5)),
+        b"data: [DONE]",
+    ]
+
+
+def test_a_stream_passes_piece_by_piece(front: FrontServer, primary: Upstream) -> None:
+    connection = http.client.HTTPConnection(str(urlsplit(front.url).netloc), timeout=10)
+    connection.request("POST", "/v1/completions", json.dumps(ask(stream=True)))
+    line = connection.getresponse().readline()  # the server holds back all the others
+    connection.close()
+
+    assert line == b"data: primary 0\n"
+
+
+def test_no_request_fails_across_switches(front: FrontServer) -> None:
+    wrong: list[object] = []
+    counted: list[int] = []
+    over = threading.Event()
+
+    def client(keep: bool) -> None:
+        address = str(urlsplit(front.url).netloc)
+        connection = http.client.HTTPConnection(address, timeout=30)
+        while not over.is_set():
+            try:
+                connection.request("POST", "/v1/completions", json.dumps(ask("load")))
+                answer = connection.getresponse()
+                answer.read()
+                counted.append(answer.status)
+                if not keep or answer.getheader("Connection") == "close":
+                    connection.close()
+            except (OSError, http.client.HTTPException) as error:
+                wrong.append(error)
+                connection.close()
+        connection.close()
+
+    clients = [threading.Thread(target=client, args=(False,)) for _ in range(2)]
+    for thread in clients:
+        thread.start()
+    for number in range(6):
+        goal = "primary" if number % 2 else "standby"
+        adapter(front).point(System(), goal)  # type: ignore[arg-type]
+        seen = len(counted)
+        assert until(lambda seen=seen: len(counted) > seen + 60)  # type: ignore[misc]
+    over.set()
+    for thread in clients:
+        thread.join()
+
+    assert (wrong, set(counted)) == ([], {200})
+    assert len(counted) > 360
+
+
+def test_a_front_that_is_broken_elsewhere_keeps_the_old_include_and_its_traffic(
+    front: FrontServer,
+) -> None:
+    before = adapter(front).include.read_bytes()
+    (front.folder / "beside.conf").write_text("rubbish on;\n")
+
+    with pytest.raises(SourceError, match=r'unknown directive "rubbish" in .*beside.conf:1'):
+        adapter(front).point(System(), "standby")
+
+    assert adapter(front).include.read_bytes() == before
+    assert (adapter(front).state(System()), served_by(front)) == ("primary", "primary")
+
+
+def test_nothing_else_than_the_include_lies_in_its_folder_after_a_switch(
+    front: FrontServer,
+) -> None:
+    adapter(front).point(System(), "standby")
+    (front.folder / "beside.conf").write_text("rubbish on;\n")
+    with pytest.raises(SourceError):
+        adapter(front).point(System(), "primary")
+
+    assert sorted(path.name for path in adapter(front).include.parent.iterdir()) == [
+        "deepseek.conf",
+        "vllm_watchdog.js",
+    ]
+    assert list((front.state / "fronts").iterdir()) == []
+
+
+def test_a_front_without_njs_switches_too(
+    tmp_path: Path, primary: Upstream, standby: Upstream
+) -> None:
+    with nginx_front(tmp_path / "plain", primary.url, standby.url, njs=False) as front:
+        adapter(front).point(System(), "standby")
+
+        assert until(lambda: served_by(front) == "standby")
