@@ -35,7 +35,7 @@ def composed(case: ActCase, profile: str, cards: Sequence[str]) -> Callable[[Sys
         if service.expandable_segments:
             for key, value in allocator(case.vendors, [*cards, *case.cards]).items():
                 values[key] = ",".join(filter(None, (_others(values.get(key, "")), value)))
-        values.update(visible(system, cards, case.vendors))
+        values.update(visible(system, cards, case.vendors, values))
         return Settings(values, case.request.id, name)
 
     return settings

@@ -7,7 +7,7 @@ in time is killed by pid and start; a process of somebody else is never touched.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...watchdog import processes
 from ...watchdog.acting import ActCase, Done, Step
@@ -19,6 +19,8 @@ from .front import Front
 from .handled import Handled, looking, queue
 from .managers import members
 from .privileged import Privileged
+
+Undo = Callable[[System], None] | None
 
 DRAIN = 30.0  # seconds for running requests to finish
 TERM = 30.0  # seconds from SIGTERM to SIGKILL: a server may wait for its clients without end
@@ -57,31 +59,33 @@ def drain_step(handled: Handled, deadline: float = DRAIN) -> Step:
 def stop_steps(handled: Handled, *, must: bool = True, start_again: bool = False) -> list[Step]:
     """All steps of a stop. ``must`` false: users are served elsewhere already, the act goes on.
     ``start_again``: taken back, the server is started as it was before."""
-    steps = [_stop(handled, start_again=start_again), _kill(handled, must), _orphans(handled, must)]
+    again = handled.manager.start if start_again else None
+    steps = [_stop(handled, again), _kill(handled, must, again), _orphans(handled, must)]
     cards = [card for card in handled.instance.cards if card not in handled.case.sick]
     if cards:
         steps.append(_memory(handled, cards, must))
     return steps
 
 
-def _stop(handled: Handled, *, start_again: bool) -> Step:
-    manager = handled.manager
+def _stop(handled: Handled, again: Undo) -> Step:
     return Step(
         "stop by the manager",
         TERM,
         looking(lambda system: _stopped(system, handled)),
-        do=manager.stop,
-        undo=manager.start if start_again else None,
+        do=handled.manager.stop,
+        undo=again,
         must=False,
     )
 
 
-def _kill(handled: Handled, must: bool) -> Step:
+def _kill(handled: Handled, must: bool, again: Undo) -> Step:
+    """Only one of the two comes to its end by itself, and that one is taken back."""
     return Step(
         "kill what is left",
         KILL,
         looking(lambda system: _stopped(system, handled)),
         do=handled.manager.kill,
+        undo=again,
         must=must,
     )
 
