@@ -38,7 +38,8 @@ MAX_EVENTS = 5_000
 MAX_COMMANDS = 1_000  # that may wait between two ticks
 PAUSE = 0.02  # seconds between two runs of a collector that waits: lines come in groups
 FIRST_RUNS = 2.0  # seconds over which the first runs are spread: a start shows something soon
-WAVES = 4  # in which they begin; those of one wave and interval are one job of the scheduler's
+WAVES = 2  # in which they begin: a wake-up of the scheduler costs as much as a small collector
+STEP = timedelta(seconds=FIRST_RUNS / WAVES)
 
 
 @dataclass(slots=True)
@@ -184,6 +185,7 @@ class Scheduler:
         self._system, self._inbox, self._static, self._log = system, inbox, static, log
         self._slots: dict[str, _Slot] = {}
         self._beats: dict[str, list[_Slot]] = {}
+        self._begin = datetime.now(timezone.utc)
         self._lock = threading.Lock()
         self._scheduler: BackgroundScheduler | None = None
         self._stopping = threading.Event()
@@ -206,7 +208,7 @@ class Scheduler:
 
     def add(self, collectors: Sequence[Collector]) -> None:
         """Run further collectors from now on."""
-        begin = datetime.now(timezone.utc)
+        begin = self._wave()
         beats: dict[tuple[float, int], list[_Slot]] = {}
         for position, collector in enumerate(collectors):
             slot = _Slot(collector, Labeller(self._static))
@@ -215,7 +217,7 @@ class Scheduler:
             with self._lock:
                 self._slots[collector.instance] = slot
         for (interval, wave), slots in beats.items():
-            first = begin + timedelta(seconds=min(interval, FIRST_RUNS) * wave / WAVES)
+            first = begin + min(timedelta(seconds=interval), wave * STEP)
             self._schedule(slots, interval, first)
 
     def remove(self, instance: str) -> None:
@@ -268,6 +270,11 @@ class Scheduler:
             return False
         run.overdue = True
         return True
+
+    def _wave(self) -> datetime:
+        """When the present wave began: what is added now falls in with those that run already."""
+        since = datetime.now(timezone.utc) - self._begin
+        return self._begin + since // STEP * STEP
 
     def _schedule(self, slots: list[_Slot], interval: float, first: datetime) -> None:
         scheduler = self._scheduler
