@@ -133,6 +133,21 @@ def test_a_firing_alert_is_sent_again_after_more_than_the_resend_delay() -> None
     assert sent == {0: at(240), 65: at(305), 130: at(370)}
 
 
+def test_an_alert_that_ends_by_itself_is_sent_with_that_end_and_not_beyond_it() -> None:
+    running = alert(rule="watchdog/RemediationRunning", ends_at=NOW + 100)
+
+    assert Bench().run(200, lambda _: [running]) == {0: at(100), 65: at(100)}
+
+
+def test_an_alert_that_ends_by_itself_is_resolved_when_its_act_ended_earlier() -> None:
+    def alerts(now: float) -> Sequence[Alert]:
+        running = alert(ends_at=NOW + 600)
+        ended = replace(running, state="resolved", resolved_at=NOW + 20)
+        return [running if now < NOW + 20 else ended]
+
+    assert Bench().run(25, alerts) == {0: at(600), 20: at(20)}
+
+
 def test_a_resolved_alert_is_repeated_for_15_minutes_with_its_true_end() -> None:
     def alerts(now: float) -> Sequence[Alert]:
         return [alert() if now < NOW + 20 else alert(state="resolved", resolved_at=NOW + 18)]

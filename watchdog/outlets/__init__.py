@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..config import Config
 from ..figures import OutletFigures
 from ..journal import Journal
-from ..model import Alert
+from ..model import Alert, Command
 from ..system import System, hostname
 
 Log = Callable[..., object]
@@ -55,6 +55,8 @@ class Teller(Protocol):
     @property
     def log(self) -> Log: ...
 
+    def command(self, command: Command) -> None: ...
+
 
 def make_outlets(teller: Teller, config: Config) -> list[Any]:
     """The outlets that the configuration asks for, started. Raises ConfigError."""
@@ -62,7 +64,7 @@ def make_outlets(teller: Teller, config: Config) -> list[Any]:
     if config.outlets.alertmanager.urls:
         from .alertmanager import Alertmanager
 
-        made.append(Alertmanager(config, teller.system, teller.labels, teller.log))
+        made.append(Alertmanager(config, teller.system, teller.labels, teller.log, teller.command))
     if config.outlets.elasticsearch.hosts and teller.journal is not None:
         from .elasticsearch import Elasticsearch
         from .follower import Follower

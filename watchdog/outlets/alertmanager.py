@@ -21,6 +21,7 @@ from ..errors import HttpError
 from ..figures import OutletFigures
 from ..model import Alert, Labels
 from ..system import System
+from .silences import EVERY, Silences, Tell
 
 BATCH = 64  # alerts in a request
 QUEUE = 10_000  # alerts that wait for one instance; then the oldest go
@@ -54,26 +55,43 @@ class _Message:
 class Alertmanager:
     """The alerts of one node for all configured Alertmanagers.
 
-    ``labels`` are the node's own (``instance`` names the page to look at).
+    ``labels`` are the node's own (``instance`` names the page to look at). With ``tell`` its
+    silences are read, and told as commands.
     """
 
     name = "alertmanager"
 
-    def __init__(self, config: Config, system: System, labels: Mapping[str, str], log: Log) -> None:
+    def __init__(
+        self,
+        config: Config,
+        system: System,
+        labels: Mapping[str, str],
+        log: Log,
+        tell: Tell | None = None,
+    ) -> None:
         settings = config.outlets.alertmanager
         self._resend = settings.resend
         self._external = {"evaluator": "node", **config.external_labels}
         self._generator = f"http://{quote(labels.get('instance', 'localhost'), safe=':[]')}/"
         self._known: dict[Key, _Known] = {}
         self._instances = [_Instance(url, system, log) for url in settings.urls]
+        self._silences: Silences | None = None
+        if tell is not None:
+            own = {name: labels[name] for name in ("instance",) if name in labels}
+            every = min(EVERY, settings.resend)
+            self._silences = Silences(settings.urls, system, self._external, own, tell, log, every)
 
     def start(self) -> None:
         """Begin, a thread for each instance, so that a hung one delays no other."""
         for instance in self._instances:
             instance.start()
+        if self._silences is not None:
+            self._silences.start()
 
     def stop(self, timeout: float) -> None:
         """End within ``timeout`` seconds; what waits is tried once more where there is hope."""
+        if self._silences is not None:
+            self._silences.stop()
         for instance in self._instances:
             instance.end()
         for instance in self._instances:
@@ -99,6 +117,8 @@ class Alertmanager:
 
         ``now`` is real Unix time; ``offset`` leads from the alerts' times to it.
         """
+        if self._silences is not None:
+            self._silences.offset = offset
         offered = {(alert.rule, alert.labels): alert for alert in alerts}
         for key, known in list(self._known.items()):
             if key not in offered and known.resolved_at is not None:
@@ -110,6 +130,8 @@ class Alertmanager:
             if newest is None:
                 continue
             still[key] = newest
+            if _over(newest, now - offset):
+                continue
             if newest.sent is None or newest.sent + self._resend < now:
                 newest.sent = now
                 messages[key] = self._message(newest, now, offset)
@@ -140,6 +162,8 @@ class Alertmanager:
         alert = known.alert
         ends = known.resolved_at
         ahead = now + ENDS_AHEAD * self._resend
+        if alert.ends_at is not None:
+            ahead = alert.ends_at + offset  # whoever lives on then
         starts = alert.active_at if alert.fired_at is None else alert.fired_at
         annotations = dict(alert.annotations)
         if alert.unknown_since is not None:
@@ -152,6 +176,12 @@ class Alertmanager:
             "generatorURL": self._generator,
         }
         return _Message(body, ahead if ends is None else ends + RESENT_RESOLVED)
+
+
+def _over(known: _Known, now: float) -> bool:
+    """Whether a firing alert has ended by itself: there is nothing more to say of it."""
+    ends = known.alert.ends_at
+    return known.resolved_at is None and ends is not None and now >= ends
 
 
 class _Instance(threading.Thread):
