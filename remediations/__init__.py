@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..watchdog.acting import Remediation
+from .cache_only import CacheOnly
 from .card_failover import CardFailover
 from .defragment import Defragment
 from .drain import Drain
@@ -16,6 +17,7 @@ from .quantize import Quantize
 from .reset_card import ResetCard
 from .restart import Restart
 
+from .shed_load import ShedLoad
 REMEDIATIONS: Mapping[str, Remediation] = {
     each.name: each
     for each in (
@@ -26,6 +28,8 @@ REMEDIATIONS: Mapping[str, Remediation] = {
         Drain(),
         ResetCard(),
         LowerFrequency(),
+        CacheOnly(),
+        ShedLoad(),
     )
 }
 """Every act by its name."""

@@ -7,6 +7,7 @@ where that fails the old one stands again. It decides nothing and waits for noth
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from ...watchdog.acting import ActCase, Done, Step
 from ...watchdog.config import Service
-from ...watchdog.errors import SourceError, WatchdogError
+from ...watchdog.errors import HttpError, SourceError, WatchdogError
 from ...watchdog.fronts import (
     CACHE_LIMIT,
     Pointed,
@@ -27,10 +28,45 @@ from ...watchdog.fronts import (
     shed_flag,
 )
 from ...watchdog.system import System
+from .privileged import Privileged
 
 TIMEOUT = 10.0  # seconds for nginx to test, and again to take the word to reload
+LOOK = 5.0  # seconds for a look at the front
 READABLE = 0o644  # nginx's workers are another user
 MAX_INCLUDE = 64 * 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A file that nginx looks at on each request: no reload, and over by itself after the seconds
+    that it names, whatever becomes of the daemon (``most`` of them, from its mtime)."""
+
+    path: Path
+    percent: int
+    most: float
+
+    def since(self, system: System) -> float | None:
+        """When it was raised (its mtime, Unix seconds), or None. It may be over by now."""
+        try:
+            return system.files.modified(self.path)
+        except FileNotFoundError:
+            return None
+
+    def owner(self, system: System) -> str:
+        """The request that raised it; empty where none did."""
+        try:
+            return flag_owner(system.files.text(self.path, 4096))
+        except FileNotFoundError:
+            return ""
+
+    def up(self, system: System, seconds: float, owner: str = "") -> None:
+        """Raise it, or raise it anew. Raises OSError."""
+        text = flag_text(min(seconds, self.most), self.percent, owner)
+        Privileged.write(system, self.path, text.encode(), READABLE)
+
+    def down(self, system: System) -> None:
+        """Take it away; one that is not there is no error. Raises OSError."""
+        system.files.remove(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +111,7 @@ class Front:
         text = include_text(target, self.service).encode()
         self._keep_former(system)
         try:
-            system.files.write(self.include, text, READABLE)
+            Privileged.write(system, self.include, text, READABLE)
             self._test(system)
         except (WatchdogError, OSError):
             self._take_back(system)
@@ -112,42 +148,40 @@ class Front:
             **more,
         )
 
-    def flag(self, system: System) -> float | None:
-        """Since when the cache-only flag is up (its mtime, Unix seconds), or None."""
-        return _modified(system, cache_flag(self.service))
+    @property
+    def cache_only(self) -> Flag:
+        """The flag of answers from the cache only."""
+        return Flag(cache_flag(self.service), 100, CACHE_LIMIT)
 
-    def flag_owner(self, system: System) -> str:
-        """The request that raised the cache-only flag; empty where none did."""
-        return _owner(system, cache_flag(self.service))
+    @property
+    def shedding(self) -> Flag:
+        """The flag of refusing the configured share of new requests."""
+        assert self.service.front is not None
+        return Flag(shed_flag(self.service), self.service.front.shed_percent, CACHE_LIMIT)
+
+    def flag(self, system: System) -> float | None:
+        """Since when the cache-only flag is there (its mtime, Unix seconds), or None."""
+        return self.cache_only.since(system)
 
     def raise_flag(self, system: System, seconds: float = CACHE_LIMIT, owner: str = "") -> None:
-        """Answer from the cache only, for ``seconds`` from now (CACHE_LIMIT at the most), whatever
-        becomes of the daemon. No reload. Raises OSError."""
-        text = flag_text(min(seconds, CACHE_LIMIT), 100, owner)
-        system.files.write(cache_flag(self.service), text.encode(), READABLE)
+        """Answer from the cache only, for ``seconds`` from now. Raises OSError."""
+        self.cache_only.up(system, seconds, owner)
 
     def lower_flag(self, system: System) -> None:
         """End answers from the cache. Raises OSError."""
-        system.files.remove(cache_flag(self.service))
+        self.cache_only.down(system)
 
-    def shed(self, system: System) -> float | None:
-        """Since when the shed flag is up (its mtime, Unix seconds), or None."""
-        return _modified(system, shed_flag(self.service))
-
-    def shed_owner(self, system: System) -> str:
-        """The request that raised the shed flag; empty where none did."""
-        return _owner(system, shed_flag(self.service))
-
-    def raise_shed(self, system: System, seconds: float, owner: str = "") -> None:
-        """Refuse the configured share of new requests, for ``seconds`` from now, whatever becomes
-        of the daemon. No reload. Raises OSError."""
-        assert self.service.front is not None
-        text = flag_text(seconds, self.service.front.shed_percent, owner)
-        system.files.write(shed_flag(self.service), text.encode(), READABLE)
-
-    def lower_shed(self, system: System) -> None:
-        """Refuse nobody any more. Raises OSError."""
-        system.files.remove(shed_flag(self.service))
+    def code(self, system: System, path: str) -> str:
+        """The word by which the front itself refuses ``path``; empty where something else answers,
+        or nothing. Asked by GET."""
+        front = self.service.front
+        assert front is not None
+        try:
+            answer = system.http.request("GET", front.url.rstrip("/") + path, timeout=LOOK)
+            told = json.loads(answer.body)["error"]["code"] if answer.status == 503 else ""
+        except (HttpError, ValueError, TypeError, KeyError):
+            return ""
+        return told if isinstance(told, str) else ""
 
     def _keep_former(self, system: System) -> None:
         """Keep the include as nginx has it; after a crash amid a switch, the one kept then."""
@@ -163,7 +197,7 @@ class Front:
     def _take_back(self, system: System) -> None:
         text = system.files.read(self.former, MAX_INCLUDE)
         if text:
-            system.files.write(self.include, text, READABLE)
+            Privileged.write(system, self.include, text, READABLE)
         else:
             system.files.remove(self.include)
         system.files.remove(self.former)
@@ -189,7 +223,7 @@ _NAMES: dict[Target, str] = {
 
 
 def _run(system: System, argv: Sequence[str]) -> None:
-    ended = system.runner.run(argv, timeout=TIMEOUT)
+    ended = Privileged.run(system, argv, TIMEOUT)
     if ended.code != 0:
         raise SourceError(_said(ended.stderr + b"\n" + ended.stdout, argv[0], ended.code))
 
@@ -203,17 +237,3 @@ def _said(output: bytes, program: str, code: int) -> str:
             if mark in line:
                 return line
     return lines[-1] if lines else f"{program} ended with {code}"
-
-
-def _modified(system: System, path: Path) -> float | None:
-    try:
-        return system.files.modified(path)
-    except FileNotFoundError:
-        return None
-
-
-def _owner(system: System, path: Path) -> str:
-    try:
-        return flag_owner(system.files.text(path, 4096))
-    except FileNotFoundError:
-        return ""

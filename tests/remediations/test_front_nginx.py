@@ -11,16 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.remediations.fronts import adapter
 from tests.support.nginx import FrontServer, Upstream, ask, nginx_front, until, upstream
-from vllm_watchdog.remediations.adapters.front import Front
-from vllm_watchdog.watchdog.acting import ActCase
 from vllm_watchdog.watchdog.errors import SourceError
-from vllm_watchdog.watchdog.model import Alert, Request, ServiceMode
 from vllm_watchdog.watchdog.system import System
 
 pytestmark = pytest.mark.peer
-
-ALERT = Alert("serving/EngineDead", (("alertname", "EngineDead"),), "firing", 0.0, 1.0)
 
 
 @pytest.fixture
@@ -39,23 +35,6 @@ def standby() -> Iterator[Upstream]:
 def front(tmp_path: Path, primary: Upstream, standby: Upstream) -> Iterator[FrontServer]:
     with nginx_front(tmp_path / "nginx", primary.url, standby.url) as server:
         yield server
-
-
-def adapter(front: FrontServer) -> Front:
-    case = ActCase(
-        request=Request("restart", ALERT, service=front.name, id="r1"),
-        name=front.name,
-        settings=front.service,
-        mode=ServiceMode(),
-        cards=(),
-        sick=(),
-        spares=(),
-        began=0.0,
-        state=front.state,
-    )
-    found = Front.of(case)
-    assert found is not None
-    return found
 
 
 def served_by(front: FrontServer) -> str:

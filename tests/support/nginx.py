@@ -63,6 +63,7 @@ class Upstream:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     upstream: Upstream
 
     def do_GET(self) -> None:
