@@ -18,6 +18,7 @@ from .system import Files
 
 LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 ESTABLISHED = "01"
+TIME_WAIT = " 06 "
 MAPPED = "0000000000000000FFFF0000"  # how an IPv4 address begins in /proc/net/tcp6
 MAX_TABLE = 8 * 1024 * 1024  # bytes of a connection table that are read: about 50,000 connections
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -154,14 +155,15 @@ def clients(files: Files, port: int) -> int | None:
 
 
 def _connections(files: Files) -> Iterator[list[str]]:
-    """The rows of the connection tables: at [1] this end, [2] the other, [3] state, [9] inode."""
+    """The rows of the connection tables: at [1] this end, [2] the other, [3] state, [9] inode;
+    without those that only wait for late packets: thousands, and nobody's."""
     for name in ("tcp", "tcp6"):
         try:
             text = files.text(f"/proc/net/{name}", MAX_TABLE)
         except OSError:
             continue
         for line in text.splitlines()[1:]:
-            words = line.split(None, 10)
+            words = [] if TIME_WAIT in line else line.split(None, 10)
             if len(words) > 9:
                 yield words
 

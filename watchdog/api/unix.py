@@ -19,7 +19,7 @@ from pathlib import Path
 from ..system import Clock, Files
 from .doors import Doors
 from .routes import Routes
-from .server import Listener
+from .server import REST, Listener
 
 RUN = Path("/run/vllm-watchdog")
 NAME = "control.sock"
@@ -47,7 +47,7 @@ class UnixServer:
         status = path.lstat()
         self._own = (status.st_dev, status.st_ino)
         self._thread = threading.Thread(
-            target=self._listener.serve_forever, args=(0.5,), name="control", daemon=True
+            target=self._listener.serve_forever, args=(REST,), name="control", daemon=True
         )
 
     def start(self) -> None:
@@ -57,6 +57,7 @@ class UnixServer:
     def stop(self) -> None:
         """End, and take the file away if it still is ours."""
         if self._thread.is_alive():
+            self._listener.socket.shutdown(socket.SHUT_RDWR)  # ends its wait
             self._listener.shutdown()
             self._thread.join()
         self._listener.server_close()
