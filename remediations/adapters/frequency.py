@@ -37,23 +37,24 @@ class Lowered:
         boot = processes.boot(system.files)
         if kept.get("boot") != boot:
             kept = {"unsupported": kept.get("unsupported", {})}
-        return {"cards": {}, "cpus": {}, "unsupported": {}, **kept, "boot": boot}
+        return {"cards": {}, "cpus": {}, "idle": {}, "unsupported": {}, **kept, "boot": boot}
 
     def _save(self, system: System, document: dict[str, Any]) -> None:
         notes.save(system, self._path, document)
 
     def cards(self, system: System) -> tuple[str, ...]:
-        """The cards whose clock is lowered, or was about to be."""
-        return tuple(sorted(self._load(system)["cards"]))
+        """The cards that idle, or whose clock is lowered or was about to be."""
+        document = self._load(system)
+        return tuple(sorted({*document["cards"], *document["idle"]}))
 
     # ---- cards ----
 
     def card_lowered(self, system: System, card: str) -> Done:
-        """Whether a card runs slower now, or is known not to support it."""
+        """Whether a card runs slower now; or idles, as far as is known, and does not support it."""
         document = self._load(system)
         entry = document["cards"].get(card)
         if card in document["unsupported"]:
-            return "yes"
+            return "yes" if card in document["idle"] else "no"
         if entry is None or not entry["set"]:
             return "no"
         slow = clocks.within(system, card, entry["high"])
@@ -64,6 +65,8 @@ class Lowered:
         not tried again; SourceError, CommandTimeout, OSError."""
         document = self._load(system)
         if card in document["unsupported"]:
+            document["idle"][card] = vendor
+            self._save(system, document)
             return
         try:
             if vendor != "nvidia":
@@ -81,24 +84,26 @@ class Lowered:
             self._save(system, document)
             raise
         document["cards"][card]["set"] = True
+        document["idle"][card] = vendor
         self._save(system, document)
 
     def card_restored(self, system: System, card: str) -> Done:
         """Whether nothing of ours holds the card's clock down."""
-        return "no" if card in self._load(system)["cards"] else "yes"
+        return "no" if card in self.cards(system) else "yes"
 
     def restore_card(self, system: System, card: str) -> None:
         """Give a card its clock back. Raises SourceError, with the clock left as it is, where
         somebody else has changed it since; and what the tool raises."""
         document = self._load(system)
         entry = document["cards"].get(card)
-        if entry is None:
-            return
-        foreign = entry["set"] and clocks.within(system, card, entry["high"]) is False
-        if not foreign:
-            clocks.unlock(system, card)
-        del document["cards"][card]
-        self._save(system, document)
+        foreign = False
+        if entry is not None:
+            foreign = entry["set"] and clocks.within(system, card, entry["high"]) is False
+            if not foreign:
+                clocks.unlock(system, card)
+        document["cards"].pop(card, None)
+        if document["idle"].pop(card, None) or entry is not None:
+            self._save(system, document)
         if foreign:
             raise SourceError(f"{card}: somebody else has changed its clock; it is left alone")
 
@@ -109,11 +114,11 @@ class Lowered:
     ) -> Done:
         """Whether the CPUs run slower now; also where a card of the node is not among the idle
         ones, and they shall not. A limit that somebody else set since stays as it is."""
-        noted = self._load(system)["cpus"]
-        names = [name for name in cpuclocks.policies(system.files) if name not in noted]
+        document = self._load(system)
+        names = [n for n in cpuclocks.policies(system.files) if n not in document["cpus"]]
         left = any(cpuclocks.lower_limit(system.files, name) is not None for name in names)
-        ours = dict.fromkeys(self.cards(system), "nvidia")
-        lower = left and _all_idle(system, {*idle, *ours}, {**ours, **vendors})
+        known = document["idle"]
+        lower = left and _all_idle(system, {*idle, *known}, {**known, **vendors})
         return "no" if lower else "yes"
 
     def lower_cpus(self, system: System) -> None:
