@@ -23,7 +23,7 @@ _BODY = re.compile(
     r".*"
 )
 _SECRET = re.compile(
-    r"(?i)([\"']?\b(?:[\w-]*api[_-]?keys?|[\w-]*password|[\w-]*passwd|[\w-]*secret\w*|authorization"
+    r"(?i)([\"']?\b(?:[\w-]{0,24}api[_-]?keys?|[\w-]{0,24}(?:password|passwd|secret)\w{0,24}|authorization"
     r"|(?:hf|hugging_face_hub|access|auth|bearer|refresh|id|session)[_-]?token|cookie)[\"']?"
     r"\s*(?:[=:]|\s)\s*)(?:[\"'\[(]*(?:Bearer |Basic )?[^\s\"',\])]+)"
 )
@@ -37,11 +37,11 @@ _SECRET_WORDS = {"key", "keys", "token", "password", "passwd", "secret", "creden
 
 def line(text: str) -> str:
     """One line without what users wrote and without secrets, of bounded length."""
-    kept = without_prompts(text)
+    kept = without_prompts(text[:MAX_LINE])
     kept = _BODY.sub(rf"\1{CUT}", kept)
     kept = _SECRET.sub(rf"\1{CUT}", kept)
     kept = _TOKENS.sub(CUT, kept)
-    return kept if len(kept) <= MAX_LINE else f"{kept[:MAX_LINE]} {CUT}"
+    return kept if len(text) <= MAX_LINE else f"{kept} {CUT}"
 
 
 def log(data: bytes, *, whole: bool = False) -> str:
@@ -59,7 +59,7 @@ def log(data: bytes, *, whole: bool = False) -> str:
             left_out += 1
             continue
         shown = line(text)
-        inside = CUT in shown or without_prompts(text) != text
+        inside = CUT in shown or without_prompts(text) != text or len(raw) > len(text) + 64
         kept.append(shown)
     if left_out:
         kept.append(f"({left_out} lines without a head left out: they may be users' text)")
