@@ -79,6 +79,9 @@ def sleeper() -> Iterator[int]:
     )
     assert child.stdout is not None
     child.stdout.readline()
+    stat, turn = Path(f"/proc/{child.pid}/stat"), threading.Event()
+    while stat.read_text().rpartition(")")[2].split()[0] != "S":
+        turn.wait(0.01)
     yield child.pid
     child.kill()
     child.wait()
