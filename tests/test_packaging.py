@@ -73,6 +73,9 @@ def test_the_wheel_holds_every_module_and_every_data_file(wheel: Path) -> None:
         for pattern in ("*.py", "*.yaml", "*.html", "*.css", "*.js"):
             paths = (REPOSITORY / top).rglob(pattern)
             wanted |= {f"vllm_watchdog/{path.relative_to(REPOSITORY)}" for path in paths}
+    wanted |= {
+        f"vllm_watchdog/deploy/nginx/{p.name}" for p in (REPOSITORY / "deploy/nginx").iterdir()
+    }
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
 

@@ -244,6 +244,10 @@ class Front(Room):
 
     nginx: Path = Field(description="include file that the daemon writes")
     url: Url = Field(description="where users come in")
+    listen: str | None = Field(
+        None,
+        description="what setup nginx makes nginx listen on, such as 0.0.0.0:80; default url's",
+    )
     command: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
         ("nginx",), description="argument list to which -t and -s reload are appended"
     )

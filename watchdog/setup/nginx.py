@@ -61,7 +61,7 @@ def server_text(name: str, service: Service, tls: Tls | None = None) -> str:
         "FLAGS": str(cache_flag(service).with_suffix("")),
         "SCRIPT": str(script_path(service)),
         "CACHE": str(front.cache or f"/var/cache/vllm-watchdog-{name}"),
-        "LISTEN": _address(name, "front.url", front.url),
+        "LISTEN": front.listen or _address(name, "front.url", front.url),
         "HOST": parts.hostname or "_",
         "SCHEME": _scheme(name, service),
         "CERTIFICATE": str(tls.certificate) if tls else "-",
