@@ -1,4 +1,5 @@
-"""Every captured log and page in the shared data folder says what its INDEX says.
+"""Every captured log and page in the shared data folder says what its INDEX says, by the commands
+`classify` and `collect --from`.
 
 The expected values are worked out by hand from the INDEX rows; a row without an entry here fails,
 so that none is passed over in silence.
@@ -12,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from vllm_watchdog.collectors import vllm_log, vllm_metrics
-from vllm_watchdog.watchdog.logs import Classifier, classify
-from vllm_watchdog.watchdog.model import NAME, Event, Page, Sample
+from tests.support.captures import classify, collect
+from vllm_watchdog.watchdog.logs import Classifier
+from vllm_watchdog.watchdog.model import Event, Sample
 
 DATA = Path(__file__).parents[1] / "../shared/data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the shared captures are not here")
@@ -696,7 +697,7 @@ KMSG: dict[str, Expected] = {
 
 def check(path: Path, expected: Expected, source: str | None = None) -> int:
     """Compare a file's records with the expected ones; return how many values were compared."""
-    records = classify(path.read_bytes(), source)
+    records = classify(path, source)
     assert [record.kind for record in records] == [kind for kind, _ in expected]
     values = 0
     for record, (_, fields) in zip(records, expected, strict=True):
@@ -730,7 +731,7 @@ def test_a_captured_log_of_an_ascend_node_gives_its_records(name: str, expected:
 
 def test_each_line_of_the_nvlink_units_is_a_record() -> None:
     path = DATA / "nvidia-smi/kmsg/xid144-150-subcodes-synthetic.log"
-    records = classify(path.read_bytes(), "kernel")
+    records = classify(path, "kernel")
 
     told = [(r.kind, r.fields["xid"], r.fields["fatal"]) for r in records]
     lines = [line.split() for line in path.read_text().splitlines()]
@@ -754,6 +755,15 @@ def test_a_line_cut_by_rotation_is_one_event() -> None:
     assert died == ["EngineCore_DP0"]
 
 
+TABLE = "logs/npu_smi_during_hang.txt"
+NOT_CAPTURES = {
+    "txt": "notes of what was seen: routes, process trees, endpoints",
+    "tsv": "what clients, polls and the supervisor of a run saw",
+    "json": "what clients and the supervisor of a run saw",
+}
+"""Rows of the real server's index that no command reads, by how their names end."""
+
+
 def test_no_row_of_an_index_is_passed_over() -> None:
     missing = []
     for index, prefix, known in (
@@ -772,6 +782,24 @@ def test_no_row_of_an_index_is_passed_over() -> None:
     assert missing == []
 
 
+def test_every_row_of_vllms_indexes_is_read_by_a_command_or_has_a_reason() -> None:
+    read = {f"vllm/{name}" for name in {*VLLM, TABLE, "logs/derived_rotation/serve.log"}}
+    read |= {"vllm/logs/derived_rotation/serve.log.1", f"vllm/metrics/{EMPTY}"}
+    read |= {f"vllm/metrics/{name}" for name in PAGES}
+    read |= {f"vllm/real-cpu/{name}" for name in (*REAL, *(name for name, _ in real_pages()))}
+    left = []
+    for folder in ("vllm", "vllm/real-cpu"):
+        index = (DATA / folder / "INDEX.tsv").read_text().splitlines()
+        for row in csv.DictReader(index, delimiter="\t"):
+            name = f"{folder}/{row['file']}"
+            told = folder == "vllm/real-cpu" and name.rpartition(".")[2] in NOT_CAPTURES
+            if name not in read and not told:
+                left.append(name)
+
+    assert left == []
+
+
+EMPTY = "v0_0.5.4_helptype_only_no_samples.prom"
 PAGES: dict[str, dict[str, float]] = {
     "v0_0.5.4_only_process_metrics.prom": {"process_virtual_memory_bytes": 103229071360.0},
     "v0_0.5_cpu_full.prom": {
@@ -807,19 +835,17 @@ PAGES: dict[str, dict[str, float]] = {
 }
 
 
-def sums(found: list[Sample | Page | Event]) -> dict[str, float]:
+def sums(found: list[Sample | Event]) -> dict[str, float]:
     total: dict[str, float] = {}
     for item in found:
-        if isinstance(item, Page):
-            for key, value in zip(item.keys, item.values, strict=True):
-                name = dict(key)[NAME]
-                total[name] = total.get(name, 0.0) + value
+        if isinstance(item, Sample):
+            total[item.name] = total.get(item.name, 0.0) + item.value
     return total
 
 
 @pytest.mark.parametrize(("name", "expected"), sorted(PAGES.items()))
 def test_a_captured_metrics_page_gives_its_values(name: str, expected: dict[str, float]) -> None:
-    total = sums(vllm_metrics.capture((DATA / "vllm/metrics" / name).read_bytes()))
+    total = sums(collect("vllm_metrics", DATA / "vllm/metrics" / name))
 
     assert {key: total.get(key) for key in expected} == expected
     assert not [key for key in total if key.endswith("_created")]
@@ -828,12 +854,12 @@ def test_a_captured_metrics_page_gives_its_values(name: str, expected: dict[str,
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("v0_0.5.4_helptype_only_no_samples.prom", "metrics_not_reporting"),
+        (EMPTY, "metrics_not_reporting"),
         ("v0_0.5.4_only_process_metrics.prom", "metrics_missing_engine_series"),
     ],
 )
 def test_a_page_without_the_engine_says_so(name: str, kind: str) -> None:
-    found = vllm_metrics.capture((DATA / "vllm/metrics" / name).read_bytes())
+    found = collect("vllm_metrics", DATA / "vllm/metrics" / name)
 
     assert [x.kind for x in found if isinstance(x, Event)] == [kind]
 
@@ -855,14 +881,30 @@ def real_pages() -> list[tuple[str, dict[str, float]]]:
 def test_a_page_of_a_server_that_really_ran_gives_its_values(
     name: str, expected: dict[str, float]
 ) -> None:
-    total = sums(vllm_metrics.capture((DATA / "vllm/real-cpu" / name).read_bytes()))
+    total = sums(collect("vllm_metrics", DATA / "vllm/real-cpu" / name))
 
     assert len(expected) >= 5
     assert {key: total.get(key) for key in expected} == expected
 
 
+def test_a_table_taken_during_a_hang_looks_well() -> None:
+    found = collect("npu_smi", DATA / "vllm" / TABLE)
+
+    def values(name: str) -> dict[str, float]:
+        own = [item for item in found if isinstance(item, Sample) and item.name == name]
+        return {dict(sample.labels)["card"]: sample.value for sample in own}
+
+    dies = ["0000:9d:00", "0000:9f:00"]
+    assert values("accelerator_healthy") == dict.fromkeys(dies, 1.0)
+    assert values("accelerator_utilization_ratio") == dict.fromkeys(dies, 0.0)
+    assert values("accelerator_power_watts") == {dies[0]: 162.5}
+    used = values("accelerator_memory_used_bytes")
+    assert used == {dies[0]: 62768 * 1048576.0, dies[1]: 61757 * 1048576.0}
+    assert values("accelerator_memory_total_bytes") == dict.fromkeys(dies, 65536 * 1048576.0)
+
+
 def test_access_lines_are_counted_without_the_probes_of_others() -> None:
-    found = vllm_log.capture((DATA / "vllm/logs/access_mixed_health_metrics.log").read_bytes())
+    found = collect("vllm_log", DATA / "vllm/logs/access_mixed_health_metrics.log")
 
     # The row speaks of two requests; the file holds three, beside nine probes.
     counted = [item for item in found if isinstance(item, Sample)]

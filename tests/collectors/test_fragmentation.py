@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.captures import collect
 from tests.support.proctree import ProcTree
 from tests.support.system import VirtualClock, fake_system
 from vllm_watchdog.collectors.fragmentation import Fragmentation, capture
@@ -500,7 +501,7 @@ def test_every_captured_out_of_memory_log_gives_the_indexed_rate() -> None:
 
     found = {}
     for name in wanted:
-        samples = [x for x in capture((CAPTURES / name).read_bytes()) if isinstance(x, Sample)]
+        samples = [x for x in collect("fragmentation", CAPTURES / name) if isinstance(x, Sample)]
         found[name] = samples[-1].value if samples else None
     assert len(wanted) >= 6
     assert found == wanted

@@ -1,17 +1,19 @@
 """Every captured output of the Ascend tools beside this repository gives the values that its index
-names. The expectations are worked out by hand from the index; no row is left out without a reason.
+names, by `collect --from`. The expectations are worked out by hand from the index; no row is left
+out without a reason.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from vllm_watchdog.collectors import hccn_tool, npu_smi
-from vllm_watchdog.watchdog.errors import NotSupported, SourceError
+from tests.support.captures import collect
+from vllm_watchdog.watchdog.errors import SourceError
+from vllm_watchdog.watchdog.model import Sample
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "npu-smi"
 MIB = 1024 * 1024
@@ -605,18 +607,18 @@ HCCN: dict[str, list[Check]] = {
     ],
 }
 
-REFUSED: dict[str, tuple[type[Exception], str]] = {
-    "errors/command_not_found.txt": (NotSupported, "not on this node"),
-    "errors/command_or_option_not_found.txt": (SourceError, "command or option"),
-    "errors/dcmi_-8005_init_failed.txt": (SourceError, "-8005: inner error"),
-    "errors/dcmi_-8020_device_used.txt": (SourceError, "-8020: resource occupied"),
-    "errors/error_parameter_-t.txt": (NotSupported, "-t"),
-    "errors/invalid_card_id_usage.txt": (SourceError, "invalid card id"),
-    "errors/no_card.txt": (NotSupported, "no NPU card"),
-    "errors/not_support_product.txt": (NotSupported, "not supported"),
-    "errors/npu-exporter_libdcmi_check_failed.log": (SourceError, "library is rejected"),
-    "hccn_tool/busy.txt": (SourceError, "busy"),
-    "hccn_tool/ip_-g_empty_910A.txt": (SourceError, "nothing is configured"),
+REFUSED: dict[str, str] = {
+    "errors/command_not_found.txt": "not on this node",
+    "errors/command_or_option_not_found.txt": "command or option",
+    "errors/dcmi_-8005_init_failed.txt": "-8005: inner error",
+    "errors/dcmi_-8020_device_used.txt": "-8020: resource occupied",
+    "errors/error_parameter_-t.txt": "-t",
+    "errors/invalid_card_id_usage.txt": "invalid card id",
+    "errors/no_card.txt": "no NPU card",
+    "errors/not_support_product.txt": "not supported",
+    "errors/npu-exporter_libdcmi_check_failed.log": "library is rejected",
+    "hccn_tool/busy.txt": "busy",
+    "hccn_tool/ip_-g_empty_910A.txt": "nothing is configured",
 }
 
 WITHOUT_ANSWER = {
@@ -643,17 +645,17 @@ NOT_OUTPUTS = {
 }
 
 
-def readers() -> dict[str, tuple[Callable[..., list], str | None, list[Check]]]:
-    found: dict[str, tuple[Callable[..., list], str | None, list[Check]]] = {}
+def readers() -> dict[str, tuple[str, str | None, list[Check]]]:
+    """Of each file: its collector, the command line where two could be meant, the values."""
+    found: dict[str, tuple[str, str | None, list[Check]]] = {}
     for name, checks in INFO.items():
-        found[f"info/{name}"] = (npu_smi.capture, None, checks)
+        found[f"info/{name}"] = ("npu_smi", None, checks)
     for name, (command, checks) in SUBCOMMANDS.items():
-        found[f"subcommands/{name}"] = (npu_smi.capture, command, checks)
+        found[f"subcommands/{name}"] = ("npu_smi", command, checks)
     for name, checks in HCCN.items():
-        found[f"hccn_tool/{name}"] = (hccn_tool.capture, None, checks)
+        found[f"hccn_tool/{name}"] = ("hccn_tool", None, checks)
     for name, checks in SYNTHETIC.items():
-        reader = hccn_tool.capture if "ping" in name else npu_smi.capture
-        found[f"synthetic/{name}"] = (reader, None, checks)
+        found[f"synthetic/{name}"] = ("hccn_tool" if "ping" in name else "npu_smi", None, checks)
     return found
 
 
@@ -661,9 +663,10 @@ READERS = readers()
 CHECKS = [(file, check) for file, (_, _, checks) in READERS.items() for check in checks]
 
 
-def samples(file: str) -> list:
-    reader, command, _ = READERS[file]
-    return reader((DATA / file).read_bytes(), command)
+@cache
+def samples(file: str) -> tuple[Sample, ...]:
+    collector, command, _ = READERS[file]
+    return tuple(x for x in collect(collector, DATA / file, command) if isinstance(x, Sample))
 
 
 @pytest.mark.parametrize(("file", "check"), CHECKS)
@@ -692,36 +695,36 @@ def test_a_capture_gives_each_series_once_and_for_a_vendor(file: str) -> None:
 
 @pytest.mark.parametrize("file", REFUSED)
 def test_a_refusal_is_an_error_of_one_line(file: str) -> None:
-    reader = hccn_tool.capture if file.startswith("hccn_tool") else npu_smi.capture
-    error, message = REFUSED[file]
+    collector = "hccn_tool" if file.startswith("hccn_tool") else "npu_smi"
 
-    with pytest.raises(error, match=message):
-        reader((DATA / file).read_bytes())
+    with pytest.raises(SourceError, match=REFUSED[file]) as caught:
+        collect(collector, DATA / file)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_query_for_a_card_that_is_gone_reports_it_lost() -> None:
-    data = (DATA / "errors/invalid_card_id_usage.txt").read_bytes()
+    path = DATA / "errors/invalid_card_id_usage.txt"
 
-    found = npu_smi.capture(data, "npu-smi info -t health -i 0")
+    (found,) = collect("npu_smi", path, "npu-smi info -t health -i 0")
 
-    assert [(s.name, s.value) for s in found] == [("accelerator_present", 0)]
-    assert ("card", "npu0") in found[0].labels
+    assert isinstance(found, Sample)
+    assert (found.name, found.value) == ("accelerator_present", 0)
+    assert ("card", "npu0") in found.labels
 
 
 def test_an_address_that_is_not_configured_is_no_error_where_it_was_asked_for() -> None:
-    data = (DATA / "hccn_tool/ip_-g_empty_910A.txt").read_bytes()
+    path = DATA / "hccn_tool/ip_-g_empty_910A.txt"
 
-    assert hccn_tool.capture(data, "hccn_tool -i 2 -ip -g") == []
+    assert collect("hccn_tool", path, "hccn_tool -i 2 -ip -g") == []
 
 
 @pytest.mark.parametrize("file", sorted(WITHOUT_ANSWER))
 def test_a_command_line_without_its_answer_gives_nothing(file: str) -> None:
-    data = (DATA / file).read_bytes()
-    if data.count(b"\n") > 1:
+    if (DATA / file).read_bytes().count(b"\n") > 1:
         pytest.fail("the answer is there: move this file to the table of values")
 
     with pytest.raises(SourceError, match="no answer"):
-        hccn_tool.capture(data)
+        collect("hccn_tool", DATA / file)
 
 
 def test_every_row_of_the_index_is_checked_or_has_a_reason() -> None:
@@ -730,3 +733,4 @@ def test_every_row_of_the_index_is_checked_or_has_a_reason() -> None:
     ours = {file for file in rows if not file.startswith("logs/")}  # logs are for classification
 
     assert ours == set(READERS) | set(REFUSED) | WITHOUT_ANSWER | set(NOT_OUTPUTS)
+    print(f"{len(ours) - len(NOT_OUTPUTS)} files, {len(CHECKS)} values")

@@ -1,4 +1,5 @@
-"""Every captured output of nvidia-smi in the shared data gives the values that its index names.
+"""Every captured output of nvidia-smi in the shared data gives the values that its index names, by
+`collect nvidia_smi --from`.
 
 The index lists raw texts with units; they are converted here once more, on purpose without the
 project's own parser.
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from vllm_watchdog.collectors.nvidia_smi import capture
+from tests.support.captures import collect
 from vllm_watchdog.watchdog.errors import SourceError
 from vllm_watchdog.watchdog.model import Event, Sample
 
@@ -61,7 +62,7 @@ class Found:
     """What a capture gave, and how many of the expected values were looked up in it."""
 
     def __init__(self, file: str) -> None:
-        self.items = capture((DATA / file).read_bytes())
+        self.items = collect("nvidia_smi", DATA / file)
         self.samples = [item for item in self.items if isinstance(item, Sample)]
         self.checked = 0
 
@@ -544,7 +545,7 @@ def check(file: str, driver: str, expected: str) -> int:
     refused = REFUSED.get(file.removeprefix("errors/"))
     if refused:
         with pytest.raises(SourceError, match=re.escape(refused)) as caught:
-            capture((DATA / file).read_bytes())
+            collect("nvidia_smi", DATA / file)
         assert "\n" not in str(caught.value)
         return 1
     found = Found(file)

@@ -251,7 +251,7 @@ def test_an_idle_hang_is_proved_by_the_probe(vllm: RealVllm, tmp_path: Path) -> 
         wait_for(lambda: not watch.firing & {("EngineStalled", "probe")}, 30)
     print(f"shown after {shown - begun:.1f} s, fired after {fired - begun:.1f} s")
 
-    assert 30 <= fired - begun <= 30 + SOON + 5
+    assert 30 <= fired - begun <= 70  # 30 s without a token, and 30 s more
     assert cases == [("engine_stalled", "EngineStalled")]
     assert watch.names - SYMPTOMS == {"EngineStalled"}
 
