@@ -21,7 +21,8 @@ from .adapters.front import Front
 from .adapters.instances import serving
 
 HEALTHY = 1800.0  # seconds of health before the cache may serve again
-PATIENCE = 10.0  # seconds for one look at the service; the probe has its own limit below it
+PATIENCE = 10.0  # seconds for one look through the front; the probe may set less
+GLANCE = 5.0  # seconds for one look at the upstream, so that a person's word is soon heard
 UNKEPT = "/vllm-watchdog/cache-only"  # an address that no server has: the cache refuses it
 
 
@@ -62,7 +63,7 @@ class CacheOnly:
         def back(inside: System) -> Done:
             if not held.mine(inside):
                 return "yes"  # a person took the flag away
-            limit = min(settings.probe.timeout, PATIENCE)
+            limit = min(settings.probe.timeout, GLANCE)
             return "yes" if answers(inside, url, settings, timeout=limit) else "no"
 
         return [

@@ -38,10 +38,17 @@ function flag(path) {
     return { percent: number(text, 'percent', 25, MOST) };
 }
 
-// The upstream that a new request goes to.
+// The upstream that a new request goes to. Where that cannot be judged: the server, as always.
 function backend(r) {
     const front = r.variables.vllm_watchdog_front;
-    const flags = r.variables.vllm_watchdog_flags;
+    try {
+        return judged(r, front, r.variables.vllm_watchdog_flags);
+    } catch (e) {
+        return front + '_serving';
+    }
+}
+
+function judged(r, front, flags) {
     if (flag(flags + '.cache-only')) {
         return front + '_cache_only';
     }

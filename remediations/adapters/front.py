@@ -93,14 +93,17 @@ class Front:
         return self.service.front.nginx
 
     def state(self, system: System) -> Pointed:
-        """Where the include sends new requests; ``unknown`` where it names anything else, is not
-        there, or a switch is half done. Raises OSError where it cannot be read."""
-        if system.files.exists(self.former):
-            return "unknown"
+        """Where the include sends new requests; ``unknown`` where it names anything else or is not
+        there. Raises OSError where it cannot be read."""
         try:
             return pointed(system.files.text(self.include, MAX_INCLUDE), self.service)
         except FileNotFoundError:
             return "unknown"
+
+    def settled(self, system: System) -> bool:
+        """Whether nginx has taken what the include says; false after a crash amid a switch, until
+        the next one is through."""
+        return not system.files.exists(self.former)
 
     def point(self, system: System, target: Target) -> None:
         """Send new requests to ``target``; requests under way stay where they are.
@@ -135,9 +138,10 @@ class Front:
 
         def done(system: System) -> Done:
             try:
-                return "yes" if self.state(system) == target else "no"
+                there = self.state(system) == target and self.settled(system)
             except OSError:
                 return "unknown"
+            return "yes" if there else "no"
 
         return Step(
             name or _NAMES[target],

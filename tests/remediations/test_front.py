@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def test_a_switch_cut_short_by_a_kill_is_not_done_and_is_done_again(
         front_of().point(system, "standby")
     step = front_of().step("standby")
 
-    assert (front_of().state(system), step.done(system)) == ("unknown", "no")
+    assert (front_of().settled(system), step.done(system)) == (False, "no")
     assert step.do is not None
     step.do(system)
     assert step.done(system) == "yes"
@@ -201,6 +202,18 @@ def test_a_step_taken_back_points_where_users_were(
     assert front_of().state(system) == back
 
 
+def test_a_switch_back_after_a_kill_amid_a_switch_is_made_although_the_include_says_so(
+    tmp_path: Path,
+) -> None:
+    system = node(tmp_path, {**GOOD, "nginx -t": [Killed(), ""]})
+    with pytest.raises(Killed):
+        front_of().point(system, "standby")
+    front_of().point(system, "primary")
+
+    assert (front_of().state(system), front_of().settled(system)) == ("primary", True)
+    assert calls(system)[-1] == ["nginx", "-s", "reload"]
+
+
 def test_without_a_standby_there_is_nothing_to_point_at(tmp_path: Path) -> None:
     settings = service().model_copy(update={"standby": None})
     system = node(tmp_path, GOOD)
@@ -232,7 +245,11 @@ def test_an_ipv6_address_is_written_in_brackets(tmp_path: Path) -> None:
 
 def test_a_flag_can_be_read_by_the_workers_of_nginx(tmp_path: Path) -> None:
     system = node(tmp_path, {})
-    front_of().raise_flag(system, 300.0, "r1")
+    before = os.umask(0o077)  # as the unit runs the daemon
+    try:
+        front_of().raise_flag(system, 300.0, "r1")
+    finally:
+        os.umask(before)
     path = system.files.path("/etc/nginx/vllm-watchdog/deepseek.cache-only")
 
     assert path.stat().st_mode & 0o777 == 0o644
