@@ -91,7 +91,7 @@ def written_at(system: System, state: Path, name: str) -> float:
 
 def proved(system: System, pid: int, values: Mapping[str, str]) -> Done:
     """Whether a process was started with these values; unknown where its environment may not be
-    read (another user's, without CAP_SYS_PTRACE)."""
+    read (another user's, without CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH)."""
     try:
         data = system.files.read(f"/proc/{pid}/environ", 1 << 20)
     except PermissionError:

@@ -104,7 +104,7 @@ def changeable(system: System, handled: Handled) -> str:
         if not why and pid is not None:
             system.files.read(f"/proc/{pid}/environ", 1)
     except PermissionError:
-        return "the environment of its processes may not be read: nothing could be proved"
+        return "the environment of its processes may not be read (deploy/systemd/acting.conf)"
     except FileNotFoundError:
         return ""  # ended meanwhile
     except UNREADABLE as error:
