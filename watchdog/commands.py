@@ -128,6 +128,8 @@ class RealRunner:
                 raise CommandTimeout(text, stuck=True)
             del self._stuck[argv[0]]
         deadline = time.monotonic() + timeout
+        if not _there(argv[0], env or {}):
+            raise NotSupported(f"{argv[0]} is not on this node")
         try:
             process = subprocess.Popen(
                 list(argv),
@@ -243,6 +245,14 @@ class _Reading:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+
+def _there(program: str, env: Mapping[str, str]) -> bool:
+    """Whether a file of this name lies on PATH: that costs a tenth of a start that fails."""
+    if "/" in program:
+        return True
+    folders = os.get_exec_path({**os.environ, **env})
+    return any(os.path.lexists(os.path.join(folder, program)) for folder in folders)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
