@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from ...watchdog.acting import Done
 from ...watchdog.system import System
 from .cardmemory import idle_limit
-from .cardpaths import distances
 from .cardview import PATIENCE, Seen, View, look
 
-__all__ = ["Held", "fit", "hold", "holders", "memory_free", "nearest"]
+__all__ = ["Held", "fit", "hold", "holders", "memory_free"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,26 +126,3 @@ def _unfit(view: View, card: str, asked: Collection[str], models: Iterable[Seen]
     if held.free == "no":
         return "its memory is in use, by nobody whom the tool names"
     return "" if held.free == "yes" else "it cannot be told whether anybody holds it"
-
-
-def nearest(
-    system: System,
-    spares: Sequence[str],
-    kept: Sequence[str],
-    vendors: Mapping[str, str],
-    count: int,
-    timeout: float = PATIENCE,
-) -> tuple[str, ...]:
-    """The ``count`` spares that lie nearest to the cards that are kept, and to one another.
-
-    In the given order where the tool does not tell how they are joined; fewer where there are
-    fewer. Never raises for a tool.
-    """
-    far = distances(system, [*spares, *kept], vendors, timeout)
-    left, taken = list(spares), list[str]()
-    while left and len(taken) < count:
-        group = [*kept, *taken]
-        best = min(left, key=lambda card: sum(far(card, other) for other in group))
-        left.remove(best)
-        taken.append(best)
-    return tuple(taken)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...watchdog.ascend.answers import Asked
 from ...watchdog.ascend.cards import labels_of
 from ...watchdog.ascend.health import health_of
-from ...watchdog.ascend.identities import topology
 from ...watchdog.ascend.known import Known
 from ...watchdog.ascend.queries import ask, with_physical_ids
 from ...watchdog.ascend.readings import read_answer
@@ -106,22 +104,3 @@ def _asked(system: System, chip: Chip, card: str, deadline: float) -> list[Sampl
             raise
         return []
     return [one for one in told if one.name == "accelerator_process_memory_bytes"]
-
-
-def paths(system: System, numbers: dict[str, str], timeout: float) -> list[Sample]:
-    """How the cards are joined (``-t topo``); ``numbers``: card by NPU id, ``3`` or ``3/1``.
-
-    Raises NotSupported, CommandTimeout, SourceError, OSError.
-    """
-    text = ask(system, (TOOL, "info", "-t", "topo"), timeout)
-    ids = {_ids(number): card for number, card in numbers.items()}
-    found = list(topology(text, Asked("topo"), ids))
-    if not found:
-        refuse(text)
-        raise SourceError("npu-smi info -t topo: no matrix")
-    return found
-
-
-def _ids(number: str) -> tuple[int, int]:
-    npu, _, chip = number.partition("/")
-    return int(npu), int(chip or 0)

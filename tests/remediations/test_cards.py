@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.remediations.actors import FIRST, SECOND, THIRD, Npu, gpus, npus, sees_all, table
+from tests.remediations.actors import FIRST, SECOND, THIRD, Npu, gpus, npus, sees_all
 from tests.support.system import fake_system
-from vllm_watchdog.remediations.adapters.cards import Held, fit, holders, memory_free, nearest
+from vllm_watchdog.remediations.adapters.cards import Held, fit, holders, memory_free
 from vllm_watchdog.remediations.adapters.cardview import vendor_of
 from vllm_watchdog.watchdog.errors import CommandTimeout
 from vllm_watchdog.watchdog.system import Finished, System
@@ -228,24 +228,6 @@ def test_an_unknown_health_makes_an_npu_no_spare() -> None:
 
 def test_no_cards_are_free() -> None:
     assert memory_free(fake_system(), [], {}) == "yes"
-
-
-def test_the_spare_with_the_shortest_way_comes_first() -> None:
-    topo = table({(0, 1): "SYS", (0, 2): "NV18"}, 3)
-    system = node(gpus([FIRST, SECOND, THIRD]), **{"nvidia-smi topo -m": topo})
-
-    assert nearest(system, [SECOND, THIRD], [FIRST], NVIDIA, 1) == (THIRD,)
-
-
-def test_many_links_are_nearer_than_few() -> None:
-    topo = table({(0, 1): "NV4", (0, 2): "NV12"}, 3)
-    system = node(gpus([FIRST, SECOND, THIRD]), **{"nvidia-smi topo -m": topo})
-
-    assert nearest(system, [SECOND, THIRD], [FIRST], NVIDIA, 2) == (THIRD, SECOND)
-
-
-def test_spares_stay_in_order_where_no_way_is_told() -> None:
-    assert nearest(node(CommandTimeout("late")), [THIRD, SECOND], [FIRST], NVIDIA, 1) == (THIRD,)
 
 
 @pytest.mark.parametrize(
