@@ -111,7 +111,7 @@ class AscendLog:
             text = f"{path}: {tail.problems[path]}"
             yield Event("log_unreadable", text, labelset({}), severity="warning")
         yield from state.faults.samples(wall)
-        yield from state.book.close()
+        yield from state.book.close(wall)
         unreadable = dict(sorted(tail.problems.items()))
         document = {**position, "unreadable": unreadable, "faults": state.faults.document()}
         if document != kept:

@@ -106,7 +106,7 @@ class KernelLog:
             text = f"the kernel's ring overwrote {state.lost} records before they were read"
             yield Event("log_lost", text, fields={"records": state.lost}, severity="warning")
         yield from state.faults.samples(wall)
-        yield from state.book.close()
+        yield from state.book.close(wall)
         document["faults"] = state.faults.document()
         if document != kept:
             yield Checkpoint(document)

@@ -99,7 +99,7 @@ class VllmLog:
         for path in sorted(set(tail.problems) - set(told)):
             text = f"{path}: {tail.problems[path]}"
             yield Event("log_unreadable", text, labelset(self.scope), severity="warning")
-        yield from book.close()
+        yield from book.close(system.clock.wall())
         document = {**position, "unreadable": dict(sorted(tail.problems.items()))}
         if document != kept:
             yield Checkpoint(document)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import lru_cache
 
@@ -24,6 +24,8 @@ MAX_EVENTS = 500  # events of one run; further records are counted only
 MAX_KIND = 50  # events of one kind and run
 DETAIL = 32  # lines of one pattern, log and run that are read in full
 MAX_STREAMS = 200  # logs read at once
+FOLDED = frozenset(("request_error_server", "request_error_client"))
+FOLD = 30.0  # seconds in which one event tells of all requests that fail alike after the first
 FRESH = 86_400.0  # seconds until a classifier learns the date anew
 
 _CONTROL = bytes(set(range(32)) - {9, 10, 13, 27}) + b"\x7f"
@@ -76,6 +78,15 @@ def counted(record: LogRecord) -> list[str]:
     return [record.kind]
 
 
+@dataclass(slots=True)
+class _Fold:
+    """Requests that failed as the one of ``record``, which was told at ``since``."""
+
+    record: LogRecord
+    since: float
+    more: int = 0
+
+
 @dataclass
 class LogBook:
     """Reads the logs of one source (vllm, kernel, ascend).
@@ -96,6 +107,7 @@ class LogBook:
     _scanner: Scanner | None = None
     _left: int = MAX_EVENTS
     _kinds: Counter[str] = field(default_factory=Counter)
+    _folds: dict[tuple[str, str], _Fold] = field(default_factory=dict)
 
     def open(self) -> None:
         """Begin a run: the bounds of a run count anew."""
@@ -117,12 +129,33 @@ class LogBook:
         reader.passed.clear()
         for record in records:
             self.counts.update(counted(record))
+            if record.kind in FOLDED and self._fold(record, wall):
+                continue
             self._kinds[record.kind] += 1
             if self._left <= 0 or self._kinds[record.kind] > MAX_KIND:
                 self.flooded += 1
                 continue
             self._left -= 1
             yield record, self.event(record)
+
+    def _fold(self, record: LogRecord, wall: float) -> bool:
+        """Whether a failed request is one more of those that one event will tell of."""
+        key = (record.kind, record.severity)
+        under_way = self._folds.get(key)
+        if under_way is None:
+            self._folds[key] = _Fold(record, wall)
+            return False
+        under_way.more += 1
+        return True
+
+    def _folded(self, wall: float) -> Iterator[Event]:
+        over = [key for key, fold in self._folds.items() if not 0 <= wall - fold.since < FOLD]
+        for key in over:
+            fold = self._folds.pop(key)
+            if fold.more:
+                told = self.event(fold.record)
+                text = f"{fold.more} more: {told.message}"
+                yield replace(told, message=text, fields={"requests": fold.more})
 
     def count_requests(self, data: bytes) -> None:
         """Count the answers that access lines tell of, by class of status."""
@@ -141,8 +174,10 @@ class LogBook:
             time=record.time,
         )
 
-    def close(self) -> Iterator[Event | Sample]:
-        """End a run: what was only counted is told, and all counters are given."""
+    def close(self, wall: float) -> Iterator[Event | Sample]:
+        """End a run at ``wall`` (Unix seconds): what was only counted is told, and all counters are
+        given."""
+        yield from self._folded(wall)
         if self.flooded:
             text = f"{self.flooded} further log records were counted only"
             yield Event(

@@ -131,12 +131,11 @@ def test_an_access_line_tells_its_route_only(tmp_path: Path) -> None:
 
 
 def test_a_flood_is_counted_and_its_events_are_bounded(tmp_path: Path) -> None:
-    line = 'INFO:     192.0.2.1:4 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n'
-    found = Node(tmp_path).write(line * 900)
+    found = Node(tmp_path).write("INFO:     Finished server process [12]\n" * 900)
 
     kinds = [event.kind for event in events(found)]
     assert (len(kinds), kinds[-1]) == (33, "log_flood")
-    assert counts(found) == {"request_error_server": 900.0}
+    assert counts(found) == {"server_exit": 900.0}
 
 
 def test_what_users_wrote_never_leaves(tmp_path: Path) -> None:
@@ -260,3 +259,24 @@ def test_the_first_line_finds_the_scanner_made(
     node.write(DEAD)
 
     assert (before, len(made)) == (1, 1)
+
+
+def test_requests_that_fail_alike_are_one_event_and_one_more_with_their_number(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path)
+    line = 'INFO:     192.0.2.7:4040 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n'
+    first = node.write(line * 3)
+    second = node.write(line * 2)
+    node.system.clock.sleep(30.0)
+    third = node.run()
+    node.system.clock.sleep(30.0)
+    again = node.write(line)
+
+    told = [
+        [(event.message, event.fields.get("requests")) for event in events(found)]
+        for found in (first, second, third, again)
+    ]
+    one = ("POST /v1/completions 500", None)
+    assert told == [[one], [], [("4 more: POST /v1/completions 500", 4)], [one]]
+    assert counts(again) == {"request_error_server": 6.0}
