@@ -40,7 +40,7 @@ class ResetCard:
         vendors = {vendor_of(system.files, card, case.vendors) for card in cards}
         if len(vendors) != 1 or not vendors <= {"nvidia", "ascend"}:
             return "it is not known whose cards these are"
-        resets = Resets(case.state, case.request.id, cards, vendors.pop())
+        resets = Resets(case, cards, vendors.pop())
         try:
             if card := resets.spent(system):
                 return f"{card}: {TRIES} resets did not mend it; it stays out until it is released"
@@ -52,7 +52,7 @@ class ResetCard:
         """Readers at rest, nobody there, up to three tries, the check."""
         cards = _sick(case)
         vendor = vendor_of(system.files, cards[0], case.vendors) if cards else ""
-        resets = Resets(case.state, case.request.id, cards, vendor)
+        resets = Resets(case, cards, vendor)
         steps = [_rest(case, vendor)]
         if vendor == "nvidia":
             steps.append(_persistence(resets))
@@ -104,8 +104,8 @@ def _persistence(resets: Resets) -> Step:
 def _try(resets: Resets, number: int) -> Step:
     return Step(
         f"reset, try {number}",
-        COMMAND + BOOT,
-        partial(resets.done, number=number),
+        BOOT,
+        resets.done,
         partial(resets.reset, number=number),
         must=number == TRIES,
         poll=2.0,

@@ -83,6 +83,10 @@ class Lowered:
             document["unsupported"][card] = str(error)
             self._save(system, document)
             raise
+        except SourceError:  # it was refused: there is nothing of ours to take back
+            document["cards"].pop(card, None)
+            self._save(system, document)
+            raise
         document["cards"][card]["set"] = True
         document["idle"][card] = vendor
         self._save(system, document)

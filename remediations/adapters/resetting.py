@@ -7,11 +7,12 @@ never made again, and a card that three tries did not mend stays out. It waits f
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...watchdog.acting import Done
+from ...watchdog.acting import ActCase, Done
 from ...watchdog.ascend.readings import read_answer
 from ...watchdog.errors import SourceError
 from ...watchdog.nvidia import messages
@@ -28,17 +29,20 @@ TRIES = 3
 COMMAND = 120.0  # seconds for one reset command
 SETTLE = 10.0  # seconds after a reset before a check counts
 PAUSE = 30.0  # seconds between two tries
+LEAST = 60.0  # seconds of the act that a try needs
 MAX_RUNS = 20  # of acts that are remembered
 _QUIET = frozenset({"nvidia-persiste", "nv-fabricmanage"})  # not in a reset's way before it
 
 
 class Resets:
-    """The resets of one act: ``request``, the cards ``sick`` of one ``vendor``."""
+    """The resets of one act on cards of one ``vendor``. No try begins in the last minute before
+    the act's end (Unix seconds; none where it has no limit)."""
 
-    def __init__(self, state: Path, request: str, sick: Sequence[str], vendor: str) -> None:
-        self._path = state / FILE
-        self._request, self.sick, self.vendor = request, tuple(sick), vendor
-        self._vendors = dict.fromkeys(sick, vendor)
+    def __init__(self, case: ActCase, cards: Sequence[str], vendor: str) -> None:
+        self._path = case.state / FILE
+        self._request, self.sick, self.vendor = case.request.id, tuple(cards), vendor
+        self._until = case.began + case.request.limit if case.request.limit else math.inf
+        self._vendors = dict.fromkeys(cards, vendor)
 
     # ---- who is on it ----
 
@@ -118,13 +122,13 @@ class Resets:
         failed = notes.load(system, self._path).get("failed", {})
         return next((card for card in self.sick if failed.get(card, 0) >= TRIES), "")
 
-    def done(self, system: System, number: int) -> Done:
-        """Whether the cards came back by this try or an earlier one of the act."""
+    def done(self, system: System) -> Done:
+        """Whether the cards came back by a try of the act; unknown where a crash hid its end."""
         run = self._run(notes.load(system, self._path))
         if not run.get("try"):
             return "no"
         if run.get("ended") is None:
-            return "unknown" if run["try"] >= number else "no"
+            return "unknown"
         return "yes" if self.well(system, run) else "no"
 
     def paused(self, system: System) -> Done:
@@ -162,6 +166,10 @@ class Resets:
         run = self._run(document)
         if run.get("try", 0) >= number:
             raise SourceError(f"try {number} was made already")
+        if run.get("try") and run.get("ended") is None:
+            raise SourceError(f"nobody can tell how try {run['try']} ended: a person must look")
+        if system.clock.wall() > self._until - LEAST:
+            raise SourceError("the act's time is up: no further try")
         if card := self.spent(system):
             raise SourceError(f"{card}: {TRIES} tries failed")
         if why := self.hindrance(system, final=True):

@@ -163,19 +163,19 @@ class Walk:
         for step in steps:
             end = self._one(step, made)
             self.ends[step.name] = end
-            if end != "done" and (step.must or end == "unknown"):
+            if end != "done" and step.must:
                 verdict = f"{step.name}: {end}"
                 break
         for step in reversed(made):
-            if step.undo and (step.temporary or verdict != "done"):
+            reached = self.ends[step.name] == "done"
+            if step.undo and (step.temporary or (verdict != "done" and reached)):
                 step.undo(self.system)
                 self.undone.append(step.name)
         return verdict
 
     def _one(self, step: Step, made: list[Step]) -> str:
-        said = step.done(self.system)
-        if said != "no":
-            return "done" if said == "yes" else said
+        if self._ask(step) == "yes":
+            return "done"
         until = self.clock.mono() + step.deadline
         if step.do is not None:
             made.append(step)
@@ -183,11 +183,17 @@ class Walk:
                 step.do(self.system)
             except (WatchdogError, NotSupported, OSError) as error:
                 return str(error)
-        while (said := step.done(self.system)) != "yes":
+        while (said := self._ask(step)) != "yes":
             if self.clock.mono() >= until:
-                return "timed out"
+                return "timed out" if said == "no" else said
             self.clock.advance(step.poll)
         return "done"
+
+    def _ask(self, step: Step) -> str:
+        try:
+            return step.done(self.system)
+        except (WatchdogError, OSError):
+            return "unknown"
 
 
 def sees_all(root: Path, processes: Mapping[int, Sequence[str]] | None = None) -> None:

@@ -161,11 +161,25 @@ def test_a_driver_that_lists_no_clocks_is_told_once(node: Node) -> None:
     assert node.run(FIRST)[0] == "done"
 
 
-def test_a_failed_command_fails_the_act_and_is_taken_back(node: Node) -> None:
+def test_a_refused_command_fails_the_act_and_leaves_nothing_to_take_back(node: Node) -> None:
     node.runner.script[f"nvidia-smi -i {FIRST}.0 -lgc 210,990"] = Finished(4, b"")
 
-    verdict, walk = node.run(FIRST)
-    assert verdict == f"lower {FIRST}: nvidia-smi -lgc: no permission"
+    assert node.run(FIRST)[0] == f"lower {FIRST}: nvidia-smi -lgc: no permission"
+    assert node.notes()["cards"] == {}
+
+
+def test_a_command_that_hung_is_taken_back_at_the_stop(node: Node) -> None:
+    node.runner.script[f"nvidia-smi -i {FIRST}.0 -lgc 210,990"] = CommandTimeout("it hangs")
+
+    assert node.run(FIRST)[0] == f"lower {FIRST}: it hangs"
+    assert restore_all(node.system, STATE) == []
+    assert node.runner.lines("-rgc") == [f"nvidia-smi -i {FIRST}.0 -rgc"]
+
+
+def test_a_card_lowered_before_another_failed_is_taken_back(node: Node) -> None:
+    node.runner.script[f"nvidia-smi -i {SECOND}.0 -lgc 210,990"] = Finished(4, b"")
+
+    _, walk = node.run(FIRST, SECOND)
     assert walk.undone == [f"lower {FIRST}"]
     assert node.notes()["cards"] == {}
 

@@ -162,6 +162,14 @@ def test_a_card_that_stays_sick_gets_its_three_tries_and_no_more(
     assert len(machine.runner.lines("--gpu-reset")) == 3
 
 
+def test_no_try_begins_when_the_time_of_the_act_is_up(node: Callable[..., Node]) -> None:
+    good = Finished(0, f"GPU 0000{FIRST}.0 was successfully reset.\n".encode())
+    machine = node(good, good, good)
+
+    assert machine.run(limit=300.0)[0] == "reset, try 3: the act's time is up: no further try"
+    assert len(machine.runner.lines("--gpu-reset")) == 2
+
+
 def test_a_process_on_the_card_declines_the_act(node: Callable[..., Node]) -> None:
     machine = node(held={FIRST: [(4711, "C")]})
 
@@ -317,7 +325,7 @@ def test_after_a_crash_a_try_without_an_end_goes_to_a_person(node: Callable[...,
     run = {"try": 1, "begun": 1.0, "ended": None, "group": [FIRST], "said": ""}
     (machine.root / "state/resets.json").write_text(json.dumps({"runs": {"req-1": run}}))
 
-    assert machine.run()[0] == "reset, try 1: unknown"
+    assert machine.run()[0] == ("reset, try 3: nobody can tell how try 1 ended: a person must look")
     assert machine.runner.lines("--gpu-reset") == []
 
 
