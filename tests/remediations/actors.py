@@ -31,9 +31,8 @@ def case(
 ) -> ActCase:
     """An act of the node that names these cards."""
     alert = Alert("hardware/Test", (("alertname", "Test"),), "firing", 0.0, 1.0)
-    request = Request(
-        remediation, alert, id="req-1", cards=tuple(sick), back=more.pop("back", False)
-    )
+    back, limit = more.pop("back", False), more.pop("limit", 0.0)
+    request = Request(remediation, alert, id="req-1", cards=tuple(sick), back=back, limit=limit)
     vendors = dict.fromkeys(more.pop("known", sick), vendor)
     cards = tuple(sick)
     return ActCase(
