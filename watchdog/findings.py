@@ -5,7 +5,7 @@ It reads and asks tools; it keeps nothing and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from ..collectors import collector_class
+from ..remediations.adapters.environment import path_of
 from .assembly import CARD_TOOLS, discovered, node_collectors, service_collectors
-from .config import Config, Service, load
+from .config import Config, Service, default_state, load
 from .contracts import Collector
 from .inventory import Info, infos
 from .model import NAME, Batch
@@ -61,7 +62,16 @@ class Found:
             for name, service in self.services.items()
         }
         text = yaml.safe_dump({"services": services}, sort_keys=False, default_flow_style=None)
-        return "\n".join(lines) + "\n" + text
+        return "\n".join([*lines, *_environment_files(sorted(services))]) + "\n" + text
+
+
+def _environment_files(services: Sequence[str]) -> Iterator[str]:
+    """What a unit must hold so that acts can give it a profile or other cards."""
+    yield ""
+    yield "# Where a unit of systemd runs one (manager: {systemd: UNIT}), acts give it a profile or"
+    yield "# other cards by a file that must be the last one which the unit reads:"
+    for name in services:
+        yield f"#   EnvironmentFile=-{path_of(default_state(), name)}"
 
 
 _EXAMPLE = (
