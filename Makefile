@@ -65,6 +65,10 @@ fuzz-captures: $(dev_environment) ## feed N=100000 damaged outputs to the collec
 latency: $(dev_environment) ## judge WINDOWS=200 windows of a known round trip each
 	WINDOWS=$(or $(WINDOWS),200) $(python) -m pytest tests/test_latency_namespaces.py
 
+.PHONY: loss
+loss: $(dev_environment) ## ship EVENTS=100000 events through every outage: each once
+	EVENTS=$(or $(EVENTS),100000) $(python) -m pytest tests/elk/test_loss.py
+
 bench-%: $(dev_environment) ## run benchmarks/NAME.py; its last line is one JSON object
 	@$(python) benchmarks/$(subst -,_,$*).py $(ARGS)
 
