@@ -96,10 +96,9 @@ class AscendLog:
         wall = system.clock.wall()
         tail = LogTail(system.files, self.files, kept, self.from_start, self.budget)
         state.book.open()
-        for path, data in tail.blocks():
-            for record, event in state.book.take(path, data, wall):
-                labels = state.faults.note(record, wall)
-                yield state.book.event(record, labels) if labels else event
+        for record, event in state.book.read(tail.blocks(), wall):
+            labels = state.faults.note(record, wall)
+            yield state.book.event(record, labels) if labels else event
         position, state.behind = tail.position(), tail.behind
         if tail.problems and not position["places"]:
             path, reason = next(iter(sorted(tail.problems.items())))

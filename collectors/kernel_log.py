@@ -98,10 +98,10 @@ class KernelLog:
         document: dict[str, Any] = {"boot": _boot(system)}
         state.book.open()
         state.lost = 0
-        for data in self._blocks(system, kept, document):
-            for record, event in state.book.take(self.name, data, wall):
-                labels = state.faults.note(record, wall)
-                yield state.book.event(record, labels) if labels else event
+        blocks = ((self.name, data) for data in self._blocks(system, kept, document))
+        for record, event in state.book.read(blocks, wall):
+            labels = state.faults.note(record, wall)
+            yield state.book.event(record, labels) if labels else event
         if state.lost:
             text = f"the kernel's ring overwrote {state.lost} records before they were read"
             yield Event("log_lost", text, fields={"records": state.lost}, severity="warning")

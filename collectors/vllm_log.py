@@ -86,13 +86,10 @@ class VllmLog:
         kept = system.checkpoints.get(self.instance)
         tail = LogTail(system.files, self.files, kept, self.from_start, self.budget)
         book.open()
-        read = False
-        for path, data in tail.blocks():
-            read = True
-            for _, event in book.take(path, data, system.clock.wall()):
-                yield event
+        for _, event in book.read(tail.blocks(), system.clock.wall()):
+            yield event
         position, self.state.behind = tail.position(), tail.behind
-        if tail.problems and not read and not position["places"]:
+        if tail.problems and not position["places"]:
             path, reason = next(iter(sorted(tail.problems.items())))
             raise SourceError(f"{path}: {reason}")
         told = dict((kept or {}).get("unreadable") or {})

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from tests.support.captures import classify, collect
+from vllm_watchdog.watchdog.logrecords import LogRecord
 from vllm_watchdog.watchdog.logs import Classifier
+from vllm_watchdog.watchdog.logs import classify as whole_log
 from vllm_watchdog.watchdog.model import Event, Sample
 
 DATA = Path(__file__).parents[1] / "../shared/data"
@@ -762,6 +764,28 @@ NOT_CAPTURES = {
     "json": "what clients and the supervisor of a run saw",
 }
 """Rows of the real server's index that no command reads, by how their names end."""
+
+
+def in_pieces(data: bytes, size: int) -> list[LogRecord]:
+    """The records of a log that is handed in piece by piece, as a backlog is."""
+    reader, records, place = Classifier(None), [], 0
+    while place < len(data):
+        stop = data.find(b"\n", min(place + size, len(data) - 1)) + 1 or len(data)
+        records += reader.feed(data[place:stop], more=True)
+        place = stop
+    return sorted(records + reader.finish(), key=lambda record: record.line)
+
+
+def test_records_do_not_depend_on_where_a_log_is_cut_into_pieces() -> None:
+    names = [f"vllm/{name}" for name in VLLM] + [f"vllm/real-cpu/{name}" for name in REAL]
+    names += [f"npu-smi/logs/{name}" for name in NPU]
+    different = []
+    for name in names:
+        data = (DATA / name).read_bytes().rstrip(b"\n") + b"\n"
+        whole = whole_log(data)
+        different += [(name, size) for size in (100, 997) if in_pieces(data, size) != whole]
+
+    assert different == []
 
 
 def test_no_row_of_an_index_is_passed_over() -> None:

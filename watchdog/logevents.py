@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import lru_cache
@@ -24,6 +24,7 @@ MAX_EVENTS = 500  # events of one run; further records are counted only
 MAX_KIND = 50  # events of one kind and run
 DETAIL = 32  # lines of one pattern, log and run that are read in full
 MAX_STREAMS = 200  # logs read at once
+LARGE = 512 * 1024  # bytes of a block that is hardly the last one of a run
 FOLDED = frozenset(("request_error_server", "request_error_client"))
 FOLD = 30.0  # seconds in which one event tells of all requests that fail alike after the first
 FRESH = 86_400.0  # seconds until a classifier learns the date anew
@@ -104,6 +105,7 @@ class LogBook:
     flooded: int = 0
 
     _readers: dict[str, tuple[Classifier, float]] = field(default_factory=dict)
+    _held: dict[str, Classifier] = field(default_factory=dict)
     _scanner: Scanner | None = None
     _left: int = MAX_EVENTS
     _kinds: Counter[str] = field(default_factory=Counter)
@@ -117,13 +119,37 @@ class LogBook:
             reader.renew()
 
     def take(self, stream: str, data: bytes, wall: float) -> Iterator[tuple[LogRecord, Event]]:
-        """Yield the events in a block of whole lines of one log, with the records behind them.
+        """Yield the events in a block of whole lines of one log, with the records behind them; of a
+        large one, which more follows, without its last lines.
 
         ``wall`` is now in Unix seconds: the year of lines that name none.
         """
         self.count_requests(data)
         reader = self._reader(stream, wall)
-        records = reader.feed(data)
+        more = len(data) >= LARGE
+        if more:
+            self._held[stream] = reader
+        else:
+            self._held.pop(stream, None)
+        yield from self._told(reader, reader.feed(data, more=more), wall)
+
+    def read(
+        self, blocks: Iterable[tuple[str, bytes]], wall: float
+    ) -> Iterator[tuple[LogRecord, Event]]:
+        """Take all blocks (log, whole lines) of a run."""
+        for stream, data in blocks:
+            yield from self.take(stream, data, wall)
+        yield from self._settle(wall)
+
+    def _settle(self, wall: float) -> Iterator[tuple[LogRecord, Event]]:
+        """Nothing more comes in this run: yield what was kept back for more to come."""
+        held, self._held = self._held, {}
+        for reader in held.values():
+            yield from self._told(reader, reader.feed(b""), wall)
+
+    def _told(
+        self, reader: Classifier, records: Iterable[LogRecord], wall: float
+    ) -> Iterator[tuple[LogRecord, Event]]:
         self.counts.update(reader.passed)
         self.flooded += reader.passed.total()
         reader.passed.clear()

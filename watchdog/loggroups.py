@@ -140,13 +140,17 @@ class Groups:
         self._circumstances(event)
         self._add(event)
 
-    def take_out(self, *, ended: bool = False) -> list[LogRecord]:
+    def take_out(self, *, ended: bool = False, until: int | None = None) -> list[LogRecord]:
         """The events not told yet, in the order of their lines. A follow-up code without the code
-        that it follows waits once, unless the log has ``ended``."""
+        that it follows waits once, unless the log has ``ended``; with ``until``, events with a line
+        after that one wait too."""
         waiting: list[Happening] = []
         told: list[LogRecord] = []
         for event in sorted(self._fresh, key=lambda event: event.line):
             failure = event.failure
+            if until is not None and event.last_line > until:
+                waiting.append(event)
+                continue
             if failure is not None:
                 if failure.secondary and not ended and not event.marks.get("waited"):
                     event.marks["waited"] = True

@@ -16,7 +16,7 @@ from functools import lru_cache
 from . import logcann, logdevices, logmemory, logserver
 from .logcann import Failure
 from .logdevices import raw_kind
-from .loggroups import Clock, Groups, Happening
+from .loggroups import FAR, Clock, Groups, Happening
 from .logheads import NO_HEAD, Calendar, Head, head
 from .logpatterns import Pattern, shipped
 from .logrecords import MAX_LINE, MAX_TEXT, Around, Found, LogRecord, exception, groups
@@ -27,6 +27,7 @@ from .logwriters import Writers
 BLOCK = 1024 * 1024  # bytes scanned at once
 TRACEBACK = 200  # lines of a traceback that are looked at for its exception
 LINE = 100  # bytes of a line, where lines are not counted
+BELOW = 32 * 1024  # bytes below a line that can tell what it means, as long as they come at once
 
 _FINISHERS = {
     **logcann.FINISHERS,
@@ -99,12 +100,15 @@ class Classifier:
         """Lines are read in full again, up to ``detail`` of each pattern."""
         self._left = [self.detail] * len(self._patterns)
 
-    def feed(self, data: bytes) -> list[LogRecord]:
-        """Take more of the log; return the events that it tells. A cut last line waits."""
+    def feed(self, data: bytes, *, more: bool = False) -> list[LogRecord]:
+        """Take a further piece of the log; return the events that it tells. A cut last line waits;
+        with ``more``, the next piece comes at once and the last lines wait for it too."""
         data = self._rest + without_nul(data)
         cut = data.rfind(b"\n") + 1
         if not cut and len(data) > BLOCK:
             data, cut = data[:MAX_LINE] + b"\n", MAX_LINE + 1  # a line without end
+        elif more:
+            cut = data.rfind(b"\n", 0, max(cut - BELOW, 0)) + 1
         self._rest = data[cut:]
         place = 0
         while place < cut:
@@ -113,15 +117,16 @@ class Classifier:
                 stop = data.rfind(b"\n", place, place + BLOCK) + 1
                 if stop <= place:
                     stop = data.find(b"\n", place) + 1
-            self._read(data[place:stop])
+            self._read(data, place, stop)
             place = stop
-        return self._groups.take_out()
+        line = self._bytes // LINE if self.detail else self._line
+        return self._groups.take_out(until=line - FAR if more else None)
 
     def finish(self) -> list[LogRecord]:
         """The log has ended: return what waited for more."""
         rest, self._rest = self._rest, b""
         if rest:
-            self._read(rest)
+            self._read(rest, 0, len(rest))
         for echo in self._echoes:
             self._groups.keep(echo.event)
         self._echoes = []
@@ -129,23 +134,25 @@ class Classifier:
 
     # ---- lines ----
 
-    def _read(self, block: bytes) -> None:
+    def _read(self, data: bytes, begin: int, end: int) -> None:
+        """Read the lines from ``begin`` to ``end``; those around them tell what they mean."""
         if self._echoes:
-            self._settle_echoes(block)
+            self._settle_echoes(data, begin)
         if self.detail:
-            for start, stop, literals in self._scanner.hits(block):
-                places = self._places(literals)
-                if not self._pass(block, start, stop, places):
-                    line = (self._bytes + start) // LINE
-                    self._look(block, start, stop, literals, places, line)
-            self._bytes += len(block)
+            for first, last, literals in self._scanner.hits(data[begin:end]):
+                start, stop, places = begin + first, begin + last, self._places(literals)
+                if not self._pass(data, start, stop, places):
+                    line = (self._bytes + first) // LINE
+                    self._look(data, start, stop, literals, places, line)
+            self._bytes += end - begin
             return
-        seen, line = 0, self._line
-        for start, stop, literals in self._scanner.hits(block):
-            line += block.count(b"\n", seen, start)
+        seen, line = begin, self._line
+        for first, last, literals in self._scanner.hits(data[begin:end]):
+            start, stop = begin + first, begin + last
+            line += data.count(b"\n", seen, start)
             seen = start
-            self._look(block, start, stop, literals, self._places(literals), line + 1)
-        self._line = line + block.count(b"\n", seen)
+            self._look(data, start, stop, literals, self._places(literals), line + 1)
+        self._line = line + data.count(b"\n", seen, end)
 
     def _places(self, literals: list[int]) -> list[int]:
         """The patterns that a line with these literals can match, first ones first."""
@@ -321,10 +328,11 @@ class Classifier:
         self._echoes.append(_Echo(self._event(found, line, time), found.head.pid))
         return True
 
-    def _settle_echoes(self, block: bytes) -> None:
+    def _settle_echoes(self, data: bytes, begin: int) -> None:
         """Look for the exceptions that the last block left open."""
         for echo in self._echoes:
-            if exception(Around(block, 0, -1).after(2 * TRACEBACK), echo.pid) is None:
+            below = Around(data, begin, begin - 1)
+            if exception(below.after(2 * TRACEBACK), echo.pid) is None:
                 self._groups.keep(echo.event)
         self._echoes = []
 
