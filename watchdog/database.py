@@ -40,12 +40,14 @@ class Database:
     """A database file with a versioned schema.
 
     ``schema[n]`` leads from version n to n + 1. ``notes`` tells what befell the file, one sentence
-    each; whoever owns the database reports and clears them.
+    each; whoever owns the database reports and clears them. ``begun_anew`` counts the files
+    that were damaged or gone.
     """
 
     def __init__(self, path: Path, schema: Sequence[str], clock: Clock) -> None:
         self.path = path
         self.notes: list[str] = []
+        self.begun_anew = 0
         self._schema, self._clock = schema, clock
         self._writing, self._reading = threading.RLock(), threading.RLock()
         self._writer: sqlite3.Connection | None = None
@@ -126,6 +128,7 @@ class Database:
             with self._reading:
                 self.close()
                 if not self._broken:
+                    self.begun_anew += 1
                     self.notes.append(f"{self.path} was removed; a new one is begun")
                     _remove(self.path)
         self._open_again()
@@ -226,6 +229,7 @@ class Database:
         except OSError as error:
             raise self._unusable(error.strerror or str(error)) from error
         self._broken = False
+        self.begun_anew += 1
         for old in sorted(self.path.parent.glob(f"{self.path.name}.broken-*[0-9]"))[:-KEPT]:
             _remove(old)
         self.notes.append(f"{self.path} was set aside as {aside.name}: {reason}")

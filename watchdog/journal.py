@@ -11,7 +11,7 @@ import math
 import secrets
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,20 @@ SCHEMA = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, outlet TEXT NOT NULL, id TEXT NOT NULL,
         reason TEXT NOT NULL)
     """,
+    """
+    CREATE TABLE acts (
+        id TEXT PRIMARY KEY, began REAL NOT NULL, doc TEXT NOT NULL, ended REAL,
+        status TEXT NOT NULL DEFAULT '', detail TEXT NOT NULL DEFAULT '',
+        duration REAL NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0);
+    CREATE TABLE steps (
+        act TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, at REAL NOT NULL,
+        sets TEXT NOT NULL DEFAULT '{}', moved INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (act, name))
+    """,
 )
+
+Beside = Callable[[sqlite3.Connection], object]
+"""Further writing of a transaction: it is on the disk together with the rest, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +108,11 @@ class Journal:
         """What befell the file, one sentence each; the reader clears it."""
         return self._database.notes
 
+    @property
+    def begun_anew(self) -> int:
+        """How often the file was damaged or gone and a new one was begun: what it held is lost."""
+        return self._database.begun_anew
+
     def close(self) -> None:
         """Close the file."""
         self._database.close()
@@ -106,13 +124,15 @@ class Journal:
         checkpoints: Mapping[str, Json] | None = None,
         *,
         durable: bool = False,
+        beside: Beside | None = None,
     ) -> list[StoredEvent]:
-        """Write a tick's events and its collectors' checkpoints, all or nothing, and return them.
+        """Write a tick's events and its collectors' checkpoints, and what stands ``beside`` them,
+        all or nothing, and return the events.
 
         ``durable``: they are on the disk when this returns. Raises JournalFull or another
         JournalError; then nothing of it was written, and the caller may bring it again.
         """
-        if not events and not checkpoints:
+        if not events and not checkpoints and beside is None:
             return []
         first = self._in_tick if tick.number == self._tick else 0
         docs = [(name, json.dumps(doc, default=str)) for name, doc in (checkpoints or {}).items()]
@@ -130,6 +150,8 @@ class Journal:
                 [row(event) for event in kept],
             )
             connection.executemany("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", docs)
+            if beside is not None:
+                beside(connection)
         self._tick, self._in_tick = tick.number, first + len(kept)
         self.written += len(kept)
         return kept
@@ -256,10 +278,23 @@ class Journal:
     def save_state(self, name: str, doc: Json) -> None:
         """Keep a document of the daemon under a name, replacing the last. Raises JournalError."""
         with self._database.write() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO state VALUES (?, ?, ?)",
-                (name, json.dumps(doc), self._clock.wall()),
-            )
+            self.state_beside(name, doc)(connection)
+
+    def state_beside(self, name: str, doc: Json) -> Beside:
+        """The same, to be written beside other things."""
+        values = (name, json.dumps(doc), self._clock.wall())
+        sql = "INSERT OR REPLACE INTO state VALUES (?, ?, ?)"
+        return lambda connection: connection.execute(sql, values)
+
+    def write(self, beside: Beside) -> None:
+        """A durable transaction of its own. Raises JournalError."""
+        with self._database.write(durable=True) as connection:
+            beside(connection)
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a question; none while a full disk keeps the file from being made. Raises
+        JournalError."""
+        return self._rows(sql, values)
 
     def load_state(self, name: str) -> Json | None:
         """The document kept under a name, or None."""
