@@ -16,10 +16,12 @@ from . import redaction
 from .cardview import vendor_of
 from .evidence_processes import environment, family, python_stacks, sockets, stacks
 from .evidence_scene import Part, Scene
+from .managers import manager_of
 
 LOG_BYTES = 256 * 1024  # of each log file, from its end
 LOG_FILES = 8
 KERNEL_LINES = 1000
+LINES = "400"  # of the manager's own log
 MAX_ANSWER = 1024 * 1024
 _UNIT = (
     "Id,LoadState,ActiveState,SubState,Result,MainPID,ControlPID,NRestarts,Restart,RestartUSec,"
@@ -41,11 +43,16 @@ def logs(system: System, scene: Scene) -> str:
     """The last lines of the service's newest log files."""
     if not scene.logs:
         raise NoData("no log files are configured")
-    found: list[tuple[float, str]] = []
-    for pattern in scene.logs:
-        found += [(system.files.modified(path), path) for path in system.files.glob(pattern)]
-    newest = sorted(set(found), reverse=True)[:LOG_FILES]
+    paths = {path for pattern in scene.logs for path in system.files.glob(pattern)}
+    newest = sorted(((_written(system, path), path) for path in paths), reverse=True)[:LOG_FILES]
     return "\n".join(f"== {path}\n{_end_of(system, path)}" for _, path in newest)
+
+
+def _written(system: System, path: str) -> float:
+    try:
+        return system.files.modified(path)
+    except OSError:  # gone meanwhile, or a link to nowhere
+        return 0.0
 
 
 def _end_of(system: System, path: str) -> str:
@@ -61,10 +68,16 @@ def _end_of(system: System, path: str) -> str:
 
 
 def journal(system: System, scene: Scene) -> str:
-    """The unit's last lines in the system's journal."""
-    unit = _unit(scene)
-    command = ("journalctl", "-u", unit, "-n", "400", "-o", "cat", "--no-pager", "--quiet")
-    return redaction.log(_said(system, command, 4.0).encode())
+    """The last lines that the unit or container wrote, as its manager kept them."""
+    manager = scene.instance.manager
+    if manager is not None and manager.docker is not None:
+        command = ("docker", "logs", "--tail", LINES, "--", manager.docker)
+        answer = system.runner.run(command, timeout=4.0, limit=MAX_ANSWER)
+        return redaction.log(answer.stdout) + redaction.log(answer.stderr)
+    if manager is None or manager.systemd is None:
+        raise NoData("neither a unit nor a container is configured")
+    asked = ("journalctl", "-u", manager.systemd, "-n", LINES, "-o", "cat", "--no-pager", "-q")
+    return redaction.log(_said(system, asked, 4.0).encode())
 
 
 def kernel(system: System, _scene: Scene) -> str:
@@ -86,18 +99,14 @@ def kernel(system: System, _scene: Scene) -> str:
 
 def unit(system: System, scene: Scene) -> str:
     """How the instance stands with its manager."""
-    manager = scene.instance.manager
-    if manager is not None and manager.docker is not None:
-        command = ["docker", "inspect", "--type", "container", "--format"]
-        return _said(system, [*command, "{{json .State}}", "--", manager.docker], 4.0)
-    return _said(system, ("systemctl", "show", "-p", _UNIT, "--", _unit(scene)), 4.0)
-
-
-def _unit(scene: Scene) -> str:
-    manager = scene.instance.manager
-    if manager is None or manager.systemd is None:
-        raise NoData("no unit is configured")
-    return manager.systemd
+    manager = manager_of(scene.instance, scene.state)
+    if manager is None:
+        raise NoData("no manager is configured")
+    told = f"{manager.name}: {manager.status(system)}\n"
+    name = scene.instance.manager.systemd if scene.instance.manager is not None else None
+    if name is None:
+        return told
+    return told + _said(system, ("systemctl", "show", "-p", _UNIT, "--", name), 4.0)
 
 
 def nvidia_smi(system: System, scene: Scene) -> str:

@@ -184,11 +184,13 @@ class Resets:
         try:
             self._command(system, view, group if number > 1 else self.sick)
         except Exception as error:
-            run["said"] = str(error)[:200] or type(error).__name__
+            self._ended(system, run, str(error)[:200] or type(error).__name__)
             raise
-        finally:
-            run["ended"] = system.clock.wall()
-            self._keep(system, notes.load(system, self._path), run)
+        self._ended(system, run, "")
+
+    def _ended(self, system: System, run: dict[str, Any], said: str) -> None:
+        ended = {**run, "ended": system.clock.wall(), "said": said}
+        self._keep(system, notes.load(system, self._path), ended)
 
     def _command(self, system: System, view: View, cards: Sequence[str]) -> None:
         if self.vendor == "nvidia":

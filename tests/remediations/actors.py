@@ -125,14 +125,30 @@ def table(paths: Mapping[tuple[int, int], str], count: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+class Killed(BaseException):
+    """The daemon is killed here."""
+
+
 class PlayedRunner(ScriptedRunner):
     """A scripted runner whose answers may be functions of nothing, and which keeps what went in."""
 
     def __init__(self, script: Mapping[str, Any]) -> None:
         super().__init__(script)
         self.fed: list[bytes] = []
+        self._left, self._after = -1, False
 
     def run(self, argv: Sequence[str], **more: Any) -> Finished:
+        """See ScriptedRunner.run. Raises Killed where the test wants the daemon killed."""
+        hit = self._left == 0
+        self._left -= 1
+        if hit and not self._after:
+            raise Killed
+        ended = self._run(argv, **more)
+        if hit:
+            raise Killed
+        return ended
+
+    def _run(self, argv: Sequence[str], **more: Any) -> Finished:
         self.fed.append(more.get("stdin", b""))
         played = self.script.get(" ".join(argv))
         if callable(played):
@@ -141,6 +157,10 @@ class PlayedRunner(ScriptedRunner):
             return said if isinstance(said, Finished) else Finished(0, str(said).encode())
         return super().run(argv, **more)
 
+    def crash_at(self, number: int, *, after: bool) -> None:
+        """From now on the daemon is killed at the command of this number (from 0)."""
+        self._left, self._after = number, after
+
     def lines(self, word: str = "") -> list[str]:
         """The command lines that hold a word, in order."""
         return [" ".join(call) for call in self.calls if word in " ".join(call)]
@@ -148,10 +168,12 @@ class PlayedRunner(ScriptedRunner):
 
 @dataclass
 class Walk:
-    """Goes through steps as a worker does, in virtual time; notes what came of each."""
+    """Goes through steps as a worker does, in virtual time; notes what came of each. ``begun``:
+    the names of those that this act, or a run of it before a crash, has begun."""
 
     system: System
     clock: VirtualClock
+    begun: set[str] = field(default_factory=set)
     ends: dict[str, str] = field(default_factory=dict)
     undone: list[str] = field(default_factory=list)
 
@@ -173,11 +195,14 @@ class Walk:
         return verdict
 
     def _one(self, step: Step, made: list[Step]) -> str:
-        if self._ask(step) == "yes":
-            return "done"
+        said = self._ask(step)
+        made += [step] if step.name in self.begun else []
+        if said == "yes" or (said == "unknown" and step.name in self.begun):
+            return "done" if said == "yes" else said
         until = self.clock.mono() + step.deadline
         if step.do is not None:
-            made.append(step)
+            self.begun.add(step.name)
+            made += [step] if step not in made else []
             try:
                 step.do(self.system)
             except (WatchdogError, NotSupported, OSError) as error:

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.remediations.actors import FIRST, Walk, case, gpus
-from tests.support.system import VirtualClock, fake_system
+from tests.remediations.actors import FIRST, PlayedRunner, Walk, case, gpus
+from tests.support.system import FakeHost, VirtualClock, fake_system
 from vllm_watchdog.remediations.adapters.evidence import MAX_BUNDLE, evidence_step, folder, gather
 from vllm_watchdog.remediations.adapters.evidence_keeping import prune
 from vllm_watchdog.remediations.adapters.evidence_parts import PARTS
@@ -30,7 +30,7 @@ from vllm_watchdog.remediations.adapters.evidence_scene import Family, Part, Sce
 from vllm_watchdog.remediations.adapters.instances import Instance
 from vllm_watchdog.watchdog.config.models import Manager
 from vllm_watchdog.watchdog.errors import CommandTimeout, SourceError
-from vllm_watchdog.watchdog.system import Files, System
+from vllm_watchdog.watchdog.system import Files, Finished, System
 
 STATE = Path("/state")
 BUNDLE = STATE / "evidence/req-1"
@@ -230,6 +230,14 @@ def test_a_service_without_logs_gives_none(tmp_path: Path) -> None:
     assert manifest["given_up"] == {"logs": "no log files are configured"}
 
 
+def test_a_link_to_nowhere_hides_no_other_log(tmp_path: Path) -> None:
+    (tmp_path / "a.log").symlink_to("nowhere")
+    (tmp_path / "b.log").write_text("INFO 11-30 12:00:00 [a.py:1] step\n")
+
+    _, bundle = taken(tmp_path, PART["logs"], logs=("/*.log",))
+    assert "step" in (bundle / "logs.txt").read_text()
+
+
 def test_prompts_in_logs_are_cut(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(
         "INFO 11-30 12:00:00 [logger.py:1] Received request cmpl-1: prompt: 'my diagnosis\n"
@@ -301,16 +309,35 @@ def test_py_spy_is_asked_without_stopping_and_without_values(tmp_path: Path) -> 
 # ---- tools ----
 
 
+class Said(PlayedRunner):
+    """Every command answers ``said``."""
+
+    def run(self, argv: Sequence[str], **_: Any) -> Finished:
+        self.calls.append(list(argv))
+        return Finished(0, b"ActiveState=active\nSubState=running\nMainPID=5\n")
+
+
 def test_a_unit_is_shown_without_its_environment(tmp_path: Path) -> None:
     manager = Manager(systemd="vllm@deepseek.service", docker=None, command=None)
-    system = fake_system(root=tmp_path)
-    asked: list[list[str]] = system.runner.calls  # type: ignore[attr-defined]
-    gather(system, scene(manager=manager), BUNDLE, [PART["unit"]], 2.0)
+    runner = Said({"systemctl": ""})
+    system = System(VirtualClock(), runner, Files(tmp_path), host=FakeHost())
 
-    assert asked[0][:3] == ["systemctl", "show", "-p"]
-    assert asked[0][-2:] == ["--", "vllm@deepseek.service"]
-    assert "Environment" not in asked[0][3]
-    assert "ExecStart," not in asked[0][3]
+    assert gather(system, scene(manager=manager), BUNDLE, [PART["unit"]], 2.0) == {}
+    asked = runner.calls[-1]
+    assert asked[:3] == ["systemctl", "show", "-p"]
+    assert asked[-2:] == ["--", "vllm@deepseek.service"]
+    assert {"Environment", "ExecStart"} & set(asked[3].split(",")) == set()
+
+
+def test_a_container_is_asked_for_its_last_lines_by_name(tmp_path: Path) -> None:
+    manager = Manager(systemd=None, docker="vllm-1", command=None)
+    system = fake_system(
+        {"docker logs --tail 400 -- vllm-1": "INFO 11-30 12:00:00 [a.py:1] step\n"}, root=tmp_path
+    )
+
+    gather(system, scene(manager=manager), BUNDLE, [PART["journal"]], 2.0)
+    text = (tmp_path / "state/evidence/req-1/journal.txt").read_text()
+    assert text.startswith("INFO 11-30 12:00:00 [a.py:1] step\n")
 
 
 def test_a_card_tool_that_hangs_leaves_its_reason(tmp_path: Path) -> None:

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.remediations.actors import FIRST, SECOND, Npu, PlayedRunner, Walk, case, gpus, npus
+from tests.remediations.actors import (
+    FIRST,
+    SECOND,
+    Killed,
+    Npu,
+    PlayedRunner,
+    Walk,
+    case,
+    gpus,
+    npus,
+)
 from tests.support.system import VirtualClock, fake_system
 from vllm_watchdog.remediations.adapters.frequency import Lowered, restore_all
 from vllm_watchdog.remediations.lower_frequency import LowerFrequency
@@ -243,6 +253,26 @@ def test_all_is_restored_after_a_crash_in_the_middle(node: Node) -> None:
         f"nvidia-smi -i {SECOND}.0 -rgc",
     ]
     assert node.cpus() == ["3000000", "3000000"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_any_command_all_is_as_found_after_the_restore(
+    tmp_path: Path, after: bool
+) -> None:
+    number, finished = 0, False
+    while not finished:
+        node = Node(tmp_path / str(number))
+        node.runner.crash_at(number, after=after)
+        try:
+            node.run(FIRST, SECOND)
+            finished = True
+        except Killed:
+            pass
+        node.runner.crash_at(-1, after=False)
+        assert restore_all(node.system, STATE) == []
+        assert (node.mhz, node.cpus()) == ({FIRST: 1980, SECOND: 1980}, ["3000000"] * 2)
+        number += 1
+    assert number > 5
 
 
 def test_what_cannot_be_restored_is_told_and_kept(node: Node) -> None:

@@ -13,6 +13,7 @@ from tests.remediations.actors import (
     FIRST,
     SECOND,
     THIRD,
+    Killed,
     Npu,
     PlayedRunner,
     Walk,
@@ -50,6 +51,7 @@ class Node:
         self.query = {"asks": [FIRST], **query}
         self.resets = resets
         self.topo = ALONE
+        self.begun: set[str] = set()
         self.root, self.clock, self.host = root, VirtualClock(), FakeHost()
         reset = self.reset
         self.runner = PlayedRunner(
@@ -68,6 +70,10 @@ class Node:
         system = fake_system(root=self.root, clock=self.clock, host=self.host)
         return System(system.clock, self.runner, Files(self.root), system.http, host=self.host)
 
+    def notes(self) -> dict[str, Any]:
+        path = self.root / "state/resets.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
     def persistence(self, on: list[str]) -> str:
         self.query["persistent"] = on
         return "All done.\n"
@@ -84,7 +90,7 @@ class Node:
 
     def run(self, **more: Any) -> tuple[str, Walk]:
         act = case("reset_card", STATE, [FIRST], **more)
-        walk = Walk(self.system, self.clock)
+        walk = Walk(self.system, self.clock, self.begun)
         return walk.through(ResetCard().plan(self.system, act)), walk
 
     def declined(self, sick: tuple[str, ...] = (FIRST,)) -> str:
@@ -338,6 +344,28 @@ def test_after_a_crash_a_failed_try_is_not_made_again(node: Callable[..., Node])
     verdict, walk = machine.run()
     assert (verdict, walk.ends["reset, try 1"]) == ("done", "try 1 was made already")
     assert len(machine.runner.lines("--gpu-reset")) == 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_any_command_no_reset_is_made_twice(tmp_path: Path, after: bool) -> None:
+    number, finished = 0, False
+    while not finished:
+        machine = Node(tmp_path / str(number), [True, True], persistent=[FIRST])
+        machine.runner.crash_at(number, after=after)
+        try:
+            machine.run()
+            finished = True
+        except Killed:
+            machine.runner.crash_at(-1, after=False)
+            made, begun = len(machine.runner.lines("--gpu-reset")), "'try'" in str(machine.notes())
+            verdict, _ = machine.run()
+            resets = len(machine.runner.lines("--gpu-reset"))
+            assert resets == (made if begun else 1)
+            assert verdict == "done" or "a person must look" in verdict
+        assert machine.query["persistent"] == [FIRST]
+        assert readers.resting(machine.system, STATE, machine.clock.wall()) == frozenset()
+        number += 1
+    assert number > 10
 
 
 def test_the_steps_are_the_same_before_and_after(node: Callable[..., Node]) -> None:
