@@ -139,6 +139,13 @@ def test_an_alert_that_ends_by_itself_is_sent_with_that_end_and_not_beyond_it() 
     assert Bench().run(200, lambda _: [running]) == {0: at(100), 65: at(100)}
 
 
+def test_that_an_act_is_under_way_goes_out_before_what_it_is_for() -> None:
+    act = alert(rule="watchdog/RemediationRunning", labels=labelset({"alertname": "x"}))
+    sent = Bench().tick([alert(), act])
+
+    assert [body["labels"]["alertname"] for body in sent] == ["x", "CardLost"]
+
+
 def test_an_alert_that_ends_by_itself_is_resolved_when_its_act_ended_earlier() -> None:
     def alerts(now: float) -> Sequence[Alert]:
         running = alert(ends_at=NOW + 600)

@@ -29,6 +29,7 @@ TIMEOUT = 10.0  # seconds for an answer
 RESENT_RESOLVED = 900.0  # seconds for which a resolved alert is repeated
 ENDS_AHEAD = 4  # a firing alert ends this many resends from now
 LONGEST_DELAY = 30.0  # seconds between two tries
+FIRST = ("watchdog/RemediationRunning",)  # it must be known when what it inhibits comes
 REFUSALS = (400, 422)  # the good alerts of such a batch were taken; the bad ones never will be
 
 Key = tuple[str, Labels]
@@ -137,6 +138,7 @@ class Alertmanager:
                 messages[key] = self._message(newest, now, offset)
         self._known = still
         if messages:
+            messages = dict(sorted(messages.items(), key=lambda each: each[0][0] not in FIRST))
             for instance in self._instances:
                 instance.queue(messages)
 
