@@ -160,7 +160,7 @@ class Guard:
         return "mode confirm: not approved"
 
     def _silenced(self, asked: Asked, now: float) -> str:
-        silenced = any(silence.covers(asked.alert, now) for silence in self.silences)
+        silenced = any(silence.covers(asked.alert, now, asked.service) for silence in self.silences)
         return f"{asked.alert.name} is silenced" if silenced else ""
 
     def _breaker(self, asked: Asked) -> str:
