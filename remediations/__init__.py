@@ -13,11 +13,12 @@ from .card_failover import CardFailover
 from .defragment import Defragment
 from .drain import Drain
 from .lower_frequency import LowerFrequency
+from .page import PagePerson
 from .quantize import Quantize
 from .reset_card import ResetCard
 from .restart import Restart
-
 from .shed_load import ShedLoad
+
 REMEDIATIONS: Mapping[str, Remediation] = {
     each.name: each
     for each in (
@@ -27,9 +28,10 @@ REMEDIATIONS: Mapping[str, Remediation] = {
         Defragment(),
         Drain(),
         ResetCard(),
-        LowerFrequency(),
         CacheOnly(),
         ShedLoad(),
+        LowerFrequency(),
+        PagePerson(),
     )
 }
 """Every act by its name."""
