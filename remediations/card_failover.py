@@ -104,7 +104,7 @@ def _moved(handled: Handled, *, must: bool) -> list[Step]:
             return "the server on the sick cards could not be stopped"
         return _unfit(system, case)
 
-    wanted = composed(case, case.mode.profile, case.spares)
+    wanted = composed(handled, "", case.spares)
     steps = [
         configure_step(handled, wanted, unfit),
         *start_steps(handled, sets={key: list(case.spares)}),
@@ -165,7 +165,7 @@ def _spares_unfit(system: System, case: ActCase) -> str:
     try:
         why = handled.manager.takes_cards(system) or _unfit(system, case)
         if not why:
-            composed(case, case.mode.profile, case.spares)(system)
+            composed(handled, "", case.spares)(system)
     except UNREADABLE as error:
         return str(error)
     return why

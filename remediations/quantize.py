@@ -6,17 +6,15 @@ before another checkpoint; what the next one needs is proved on disk before anyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..watchdog.acting import ActCase, Step
 from ..watchdog.config import Service
-from ..watchdog.errors import SourceError
 from ..watchdog.system import System
 from .adapters.checkpoints import broken, model_of, quantized, size_of
-from .adapters.composition import composed, moved_cards
-from .adapters.environment import profile as read_profile
+from .adapters.composition import composed, moved_cards, profile_values
 from .adapters.handled import UNREADABLE, Handled, changeable, queue, unmanaged
 from .adapters.instances import serving
 from .adapters.renewing import renew_steps
@@ -52,7 +50,7 @@ class Quantize:
         why = changeable(system, handled)
         if not why and case.back:
             why = _busy(system, handled)
-        return why or _implausible(system, case, settings, chosen)
+        return why or _implausible(system, handled, settings, chosen)
 
     def plan(self, system: System, case: ActCase) -> Sequence[Step]:
         """Traffic away, evidence, stop, the profile, start, proof of it, first answer."""
@@ -62,7 +60,7 @@ class Quantize:
             return ()
         chosen = _chosen(system, case, settings, handled)
         now = "" if chosen == settings.start_profile else chosen
-        wanted = composed(case, chosen, moved_cards(case))
+        wanted = composed(handled, chosen, moved_cards(handled))
         return renew_steps(handled, wanted, {"profile": now})
 
 
@@ -97,12 +95,14 @@ def _busy(system: System, handled: Handled) -> str:
     return f"{pending:g} requests run or wait: not at low load" if pending > LOW_TRAFFIC else ""
 
 
-def _implausible(system: System, case: ActCase, settings: Service, chosen: str) -> str:
+def _implausible(system: System, handled: Handled, settings: Service, chosen: str) -> str:
     """Why the profile would not help or not load, as far as files tell."""
+    case = handled.case
+    present_profile = case.mode.profile or settings.start_profile
     try:
-        values = read_profile(system, settings.profiles[chosen])
-        now = _present(system, case, settings)
-        composed(case, chosen, moved_cards(case))(system)
+        values = profile_values(system, settings, chosen)
+        now = profile_values(system, settings, present_profile) if present_profile else {}
+        composed(handled, chosen, moved_cards(handled))(system)
     except UNREADABLE as error:
         return str(error)
     model, present = model_of(values), model_of(now)
@@ -124,13 +124,3 @@ def _too_large(system: System, model: str, present: str) -> str:
     if new is not None and old is not None and new >= old:
         return f"{model} is no smaller than {present}"
     return ""
-
-
-def _present(system: System, case: ActCase, settings: Service) -> Mapping[str, str]:
-    """The values of the profile that is in use. Raises SourceError."""
-    name = case.mode.profile or settings.start_profile
-    if not name:
-        return {}
-    if name not in settings.profiles:
-        raise SourceError(f"there is no profile {name}")
-    return read_profile(system, settings.profiles[name])

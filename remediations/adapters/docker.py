@@ -67,16 +67,16 @@ class Docker:
         """See Manager.stop. The engine's own ``stop`` would wait; its signal does not, and ends the
         restart policy as well."""
         wanted = (self._inspect(system).get("Config") or {}).get("StopSignal") or "SIGTERM"
-        self._call(system, "POST", "kill", {"signal": str(wanted)}, good=(204, 409))
+        self._call(system, "POST", "kill", {"signal": str(wanted)}, good=(204, 404, 409))
 
     def kill(self, system: System) -> None:
         """See Manager.kill."""
-        self._call(system, "POST", "kill", {"signal": "SIGKILL"}, good=(204, 409))
+        self._call(system, "POST", "kill", {"signal": "SIGKILL"}, good=(204, 404, 409))
 
     def processes(self, system: System) -> tuple[Process, ...]:
         """See Manager.processes: as the engine lists them, by the node's own pids."""
         query = {"ps_args": "-eo pid,comm"}
-        listed = self._call(system, "GET", "top", query, good=(200, 409, 500))
+        listed = self._call(system, "GET", "top", query, good=(200, 404, 409, 500))
         titles = [str(title) for title in listed.get("Titles") or []]
         if "PID" not in titles:
             return ()  # it does not run
@@ -145,12 +145,25 @@ class Docker:
         return f"{self._own}-before-{re.sub(r'[^A-Za-z0-9_.-]', '-', mark)}"[:200]
 
     def _inspect(self, system: System) -> dict[str, Any]:
+        """The container; where it was put aside for a successor that is not there yet, that one."""
         found = self._found(system, self._own)
+        if found is None:
+            found = self._found(system, self._last_kept(system))
         if found is None:
             raise SourceError(f"there is no container {self.container}")
         return found
 
+    def _last_kept(self, system: System) -> str:
+        """The id of the container put aside last; empty for none."""
+        wanted = {"name": [f"^/{re.escape(self._own)}-before-"]}
+        query = {"all": "true", "filters": json.dumps(wanted)}
+        listed = self._ask(system, "GET", "/containers/json", query, None, (200,)).get("items", [])
+        last: Mapping[str, Any] = max(listed, key=lambda each: each.get("Created") or 0, default={})
+        return str(last.get("Id", ""))
+
     def _found(self, system: System, name: str) -> dict[str, Any] | None:
+        if not name:
+            return None
         path = f"/containers/{quote(name)}/json"
         answer = self._ask(system, "GET", path, {}, None, (200, 404))
         return answer if "Id" in answer else None
@@ -176,7 +189,8 @@ class Docker:
         body: bytes | None,
         good: tuple[int, ...],
     ) -> dict[str, Any]:
-        """One call of the API; the answer's JSON object, empty where it has none.
+        """One call of the API; the answer's JSON object, empty where it has none; a list stands
+        under ``items``.
 
         Raises NotSupported without an engine, SourceError with the engine's own message.
         """
@@ -208,6 +222,8 @@ def _object(body: bytes) -> dict[str, Any]:
         document = json.loads(body) if body else {}
     except (ValueError, RecursionError):
         return {}
+    if isinstance(document, list):
+        return {"items": [item for item in document if isinstance(item, dict)]}
     return document if isinstance(document, dict) else {}
 
 

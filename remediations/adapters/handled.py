@@ -18,6 +18,7 @@ from .instances import Instance
 from .managers import Manager, Status, manager_of
 
 LOOK = 5.0  # seconds for a metrics page
+GRACE = 900.0  # seconds from a start to the first answer: weights are loaded, graphs captured
 UNREADABLE = (SourceError, NotSupported, CommandTimeout, HttpError, OSError)
 
 
@@ -90,9 +91,11 @@ def unmanaged(system: System, handled: Handled | None) -> str:
         return f"{handled.manager.name} does not tell how it stands"
     if status.restarting:
         return "its manager restarts it by itself"
-    alert = handled.case.request.alert
-    if status.restarts and status.since is not None and status.since > alert.active_at:
-        return "its manager has restarted it by itself since"
+    began = handled.case.request.alert.active_at
+    if status.restarts and status.since is not None and status.since > began:
+        age = system.clock.wall() - status.since
+        if status.state in ("running", "starting") and age < GRACE:
+            return f"its manager restarted it by itself {age:.0f} s ago"
     return ""
 
 

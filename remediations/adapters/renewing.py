@@ -10,7 +10,7 @@ from typing import Any
 
 from ...watchdog.acting import Step
 from ...watchdog.system import System
-from .composition import composed, moved_cards
+from .composition import composed
 from .evidence import evidence_step
 from .handled import Handled
 from .managers import Settings
@@ -32,6 +32,6 @@ def renew_steps(
         *stop_steps(handled, start_again=handled.changes),
     ]
     if handled.changes:
-        settings = wanted or composed(case, case.mode.profile, moved_cards(case))
+        settings = wanted or composed(handled, "", ())
         steps.append(configure_step(handled, settings))
     return [*steps, *start_steps(handled, sets=sets)]

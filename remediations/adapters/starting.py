@@ -14,12 +14,11 @@ from ...watchdog.completion import completion
 from ...watchdog.errors import Permanent
 from ...watchdog.system import System
 from . import environment
-from .handled import Handled, looking
+from .handled import GRACE, Handled, looking
 from .managers import Settings
 
 BEGIN = 30.0  # seconds until a process is there
 PROOF = 15.0
-GRACE = 900.0  # seconds from its start to its first answer: weights are loaded, graphs captured
 TRIES = 2  # starts of the manager's own after ours; then it ends as often as it is started
 
 Wanted = Callable[[System], Settings]

@@ -149,6 +149,24 @@ def test_the_driver_s_own_index_is_asked_for_where_the_list_is_not_whole(node: N
     assert "CUDA_VISIBLE_DEVICES=1" in node.files.text(f"/proc/{node.unit.main}/environ")
 
 
+def test_the_profile_that_an_earlier_act_gave_goes_along(node: Node) -> None:
+    node.hung = False
+    given = "# request: act-0\n# profile: int8\nMODEL=/models/int8\n"
+    node.write("/var/lib/w/services/chat.env", given)
+    node.write("/etc/w/fp16.env", "MODEL=/models/fp16\nPORT=8000\n")
+    settings = service(profiles={"fp16": "/etc/w/fp16.env"}, start_profile="fp16")
+    case = case_of(node, settings, "card_lost", sick=(OWN,), spares=(SPARE,))
+
+    walk(node, CardFailover().plan(node.system, case))
+
+    environ = node.files.text(f"/proc/{node.unit.main}/environ").split("\0")
+    assert environ == [
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES=1",
+        "MODEL=/models/int8",
+    ]
+
+
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [("taken", "process 88 holds it"), ("sick", "it is sick"), ("lost", "it is not")],

@@ -169,6 +169,19 @@ def test_configure_completes_what_a_killed_daemon_began(
     assert len(engine.created) == 1
 
 
+def test_between_the_two_containers_it_counts_as_stopped(
+    engine: EngineApi, docker: Docker, system: System
+) -> None:
+    stopped(engine)
+    old = engine.containers.pop("chat")
+    engine.containers[KEPT] = {**old, "Name": f"/{KEPT}"}
+
+    assert docker.status(system).state == "stopped"
+    assert docker.processes(system) == ()
+    assert docker.settings(system) == Settings()
+    docker.kill(system)
+
+
 def test_taken_back_the_old_container_has_its_name_again(
     engine: EngineApi, docker: Docker, system: System
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -68,13 +69,24 @@ class EngineApi:
         parts = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         words = parts.path.strip("/").split("/")
+        if parts.path == "/containers/json":
+            return self._list(json.loads(query["filters"])["name"][0])
         if parts.path == "/containers/create":
             return self._create(query["name"], json.loads(body))
-        found = self.containers.get(words[1])
+        by_id = {each["Id"]: each for each in self.containers.values()}
+        found = self.containers.get(words[1]) or by_id.get(words[1])
         if words[0] != "containers" or found is None:
             return 404, {"message": f"No such container: {words[1]}"}
         verb = words[2] if len(words) > 2 else method
         return getattr(self, f"_{verb.lower()}")(found, query)
+
+    def _list(self, pattern: str) -> Answer:
+        found = [
+            {"Id": each["Id"], "Names": [each["Name"]], "Created": at}
+            for at, each in enumerate(self.containers.values())
+            if re.search(pattern, each["Name"])
+        ]
+        return 200, found
 
     def _json(self, found: dict[str, Any], _: dict[str, str]) -> Answer:
         return 200, found
