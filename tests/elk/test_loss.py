@@ -33,7 +33,7 @@ BATCHES = 50
 KILLS = (4, 13, 21, 34, 45)  # numbers of bulks at which the daemon is killed
 OUTAGE = 27  # the bulk at which Elasticsearch is killed
 ELASTIC = {"X-Elastic-Product": "Elasticsearch"}
-PATIENCE = 600.0
+PATIENCE = 600.0 + EVENTS / 50
 
 SHIP = """
 import sys, time
