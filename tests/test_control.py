@@ -43,7 +43,7 @@ class Socket:
     def __init__(self, path: Path, desk: FakeDesk) -> None:
         self.path, self.desk = path, desk
         self.reports: list[str] = []
-        doors = {PATH: Commands(desk, Token(None, Files()), Rate(RealClock(), 10, 1.0))}
+        doors = {PATH: Commands(desk, Token(lambda: None, Files()), Rate(RealClock(), 10, 1.0))}
         self.server = UnixServer(path, Routes(Views()), RealClock(), self.reports.append, doors)  # type: ignore[arg-type]
         self.server.start()
 
@@ -311,9 +311,9 @@ def test_what_does_not_fit_how_things_stand_is_a_conflict(
 def test_the_one_act_that_waits_is_approved(args: dict[str, Any]) -> None:
     waiting = (FAILOVER,) if not args else (FAILOVER, OTHER)
 
-    assert commands_of(
-        "approve", args, FakeDesk(waiting=waiting).now
-    ) == [("approve", {"id": "chat"})]
+    assert commands_of("approve", args, FakeDesk(waiting=waiting).now) == [
+        ("approve", {"id": "chat"})
+    ]
 
 
 def test_of_several_one_must_be_named() -> None:
@@ -326,9 +326,9 @@ def test_of_several_one_must_be_named() -> None:
 
 @pytest.mark.parametrize("args", [{}, {"id": "chat-1-1"}, {"id": "chat"}, {"service": "chat"}])
 def test_the_act_under_way_is_cancelled_by_any_of_its_names(args: dict[str, Any]) -> None:
-    assert commands_of(
-        "cancel", args, FakeDesk(acts=(RESTART,)).now
-    ) == [("cancel", {"service": "chat", "id": "chat"})]
+    assert commands_of("cancel", args, FakeDesk(acts=(RESTART,)).now) == [
+        ("cancel", {"service": "chat", "id": "chat"})
+    ]
 
 
 # What is said
@@ -400,7 +400,11 @@ class Listener:
 
     def __init__(self, token: Path | None, burst: int = 5) -> None:
         self.desk = FakeDesk()
-        doors = {PATH: Commands(self.desk, Token(token, Files()), Rate(RealClock(), burst, 0.001))}
+        doors = {
+            PATH: Commands(
+                self.desk, Token(lambda: token, Files()), Rate(RealClock(), burst, 0.001)
+            )
+        }
         self.server = Server(
             ("127.0.0.1", 0),
             Routes(Views()),
@@ -494,6 +498,6 @@ def test_who_guesses_tokens_is_slowed_down_and_the_right_one_goes_on(token: Path
 
 
 def test_a_caller_of_the_unix_socket_needs_no_token(token: Path) -> None:
-    door = Commands(FakeDesk(), Token(token, Files()), Rate(RealClock(), 1, 1.0))
+    door = Commands(FakeDesk(), Token(lambda: token, Files()), Rate(RealClock(), 1, 1.0))
 
     assert door.refuse(Caller("POST", peer="root (uid 0, pid 1)", length=10)) is None

@@ -60,7 +60,7 @@ class Hook:
         self.desk, self.clock = FakeDesk(**standing), VirtualClock()
         self.door = Webhook(
             self.desk,
-            Token(folder / "token", Files()),
+            Token(lambda: folder / "token", Files()),
             Rate(self.clock, burst, 1.0),
             Rate(self.clock, 3, 0.1),
             {"node-1", "node-1:9710"},
@@ -252,7 +252,7 @@ def test_forged_bodies_do_not_use_up_the_place_of_true_ones(tmp_path: Path) -> N
 
 def test_without_token_and_authority_there_is_no_webhook() -> None:
     rate = Rate(VirtualClock(), 1, 1.0)
-    door = Webhook(FakeDesk(), Token(None, Files()), rate, rate, set())
+    door = Webhook(FakeDesk(), Token(lambda: None, Files()), rate, rate, set())
     refused = door.refuse(Caller("POST", length=2))
 
     assert refused is not None
@@ -291,7 +291,7 @@ def secured(certificates: Path) -> Iterator[tuple[int, FakeDesk]]:
     desk, clock = FakeDesk(), RealClock()
     door = Webhook(
         desk,
-        Token(None, Files()),
+        Token(lambda: None, Files()),
         Rate(clock, 60, 1.0),
         Rate(clock, 60, 1.0),
         {"node-1"},

@@ -79,7 +79,7 @@ class Listeners:
 
 def _doors(daemon: Daemon, config: Config) -> Doors:
     clock, desk = daemon.system.clock, DaemonDesk(daemon)
-    token = Token(config.control.token_file, daemon.system.files)
+    token = Token(lambda: daemon.loaded.config.control.token_file, daemon.system.files)
     wrong = Rate(clock, *WRONG)
     host = hostname()
     return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -54,22 +54,26 @@ Doors = Mapping[str, Door]
 
 
 class Token:
-    """The bearer token of a file, read anew for each request, so that it can be exchanged."""
+    """The bearer token of a file, read anew for each request, so that it can be exchanged.
 
-    def __init__(self, path: Path | None, files: Files) -> None:
+    ``path`` gives the file that the configuration names just now.
+    """
+
+    def __init__(self, path: Callable[[], Path | None], files: Files) -> None:
         self._path, self._files = path, files
 
     @property
     def set(self) -> bool:
         """Whether the configuration names one."""
-        return self._path is not None
+        return self._path() is not None
 
     def proof(self, authorization: str) -> Proof:
         """What an Authorization header proves. Takes equal time for every wrong token."""
-        if self._path is None:
+        path = self._path()
+        if path is None:
             return "off"
         try:
-            wanted = self._files.read(self._path, MAX_TOKEN).strip()
+            wanted = self._files.read(path, MAX_TOKEN).strip()
         except OSError:
             return "unusable"
         if not wanted:

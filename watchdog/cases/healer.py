@@ -35,13 +35,14 @@ class Healer:
     """The open cases of one node and all that deciding remembers.
 
     ``healing`` are the settings as acts and people changed them; ``changed`` says, until whoever
-    saves it clears it, that something came to be that must outlive a crash.
+    saves it clears it, that something came to be that must outlive a crash; ``restored``, that it
+    goes on from saved state.
     """
 
     def __init__(self, healing: Healing, static: Mapping[str, str] | None = None) -> None:
         self.configured = self.healing = healing
         self.standing = Standing()
-        self.changed = False
+        self.changed = self.restored = False
         self.guard = Guard(healing.guard)
         self.people = Operations()
         self.cases: dict[str, Case] = {}
@@ -172,8 +173,10 @@ class Healer:
         if command.verb == "journal":
             self._journal(command.args, now, word)
         if command.verb == "cancel":
+            wanted = str(command.args.get("id") or service)
             for case in self.cases.values():
-                if service in ("", case.service) and case.running is None and not case.ended:
+                named = wanted in ("", case.key, case.service)
+                if named and case.running is None and not case.ended:
                     self.ladders.end(case, "cancelled", now)
                     word.events.append(case_event("case_cancelled", case, "a person cancelled"))
 
@@ -341,6 +344,15 @@ class Healer:
         self.cases = {case.key: case for case in map(case_of, doc["cases"])}
         self.notices.restore(doc["notices"])
         self.events = deque((Noted(*row) for row in doc["events"]), maxlen=EVENTS)
+        self.restored = True
+        self._settle()
+
+    def awake(self, now: float) -> None:
+        """Another run of the daemon begins: a restart ends what held for the last run only, and no
+        case is over because nobody looked meanwhile."""
+        self.standing.forced = self.guard.unwritable = ""
+        for case in self.cases.values():
+            case.seen = now
         self._settle()
 
 
