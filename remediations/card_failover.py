@@ -64,7 +64,8 @@ def _to_standby(case: ActCase) -> list[Step]:
     if front is None or target is None:
         return []
     role: Literal["primary", "standby"] = "standby" if target.role == "standby" else "primary"
-    steps = [front.step(role, moves_traffic=True, sets={"serving": role})]
+    switch = front.step(role, moves_traffic=True, sets={"serving": role})
+    steps = [replace(switch, undo=None)]  # never back to a server that was stopped for its card
     sick = serving(case)
     moves = bool(case.spares)
     handled = Handled.of(case, sick, changes=moves, starts=moves)

@@ -7,6 +7,7 @@ noted in ``log`` in its order, so that a test can say what happened before what.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ STATE = Path("/var/lib/w")
 ENV = f"{STATE}/services/chat.env"
 UNIT = "vllm@chat.service"
 INCLUDE = "/etc/nginx/chat.conf"
+FRONT = "http://127.0.0.1:80/"
 URL = "http://127.0.0.1:8000"
 STANDBY = "http://127.0.0.1:8001"
 OWN, SPARE = "0000:53:00", "0000:64:00"
@@ -269,6 +271,11 @@ class Node:
     def request(self, method: str, url: str, **_: Any) -> Response:
         self._tick()
         parts = urlsplit(url)
+        if url.startswith(FRONT):  # to whom the include leads
+            behind = re.search(r"server 127\.0\.0\.1:(\d+);", self.files.text(INCLUDE))
+            if behind is None:
+                return Response(503, b"{}")
+            url = f"http://127.0.0.1:{behind[1]}{parts.path}"
         standby = url.startswith(STANDBY)
         if not (self.standby_answers if standby else self.serves):
             slow = not standby and self.hung and self.unit.active == "active"
