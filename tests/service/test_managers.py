@@ -79,7 +79,10 @@ def prepare(root: Path) -> None:
     rules = root / "etc/polkit-1/rules.d"
     rules.mkdir(parents=True, exist_ok=True)
     rule = (SYSTEMD / "vllm-watchdog.rules").read_text()
-    (rules / "50-vllm-watchdog.rules").write_text(rule.replace("vllm@deepseek.", "vllm@chat."))
+    rule = rule.replace("vllm@deepseek.", "vllm@chat.").replace('// "nginx.', '"front.')
+    (rules / "50-vllm-watchdog.rules").write_text(rule)
+    front = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/true\n"
+    (units / "front.service").write_text(front)
     for folder in ("srv/control", "srv/cards"):
         (root / folder).mkdir(parents=True)
         (root / folder).chmod(0o777)
@@ -158,6 +161,18 @@ def test_another_unit_is_refused_with_a_word_on_what_to_do(node: Machine) -> Non
     assert told["error"].startswith("SourceError")
     assert "vllm-watchdog.rules" in told["error"]
     assert node.show(FOREIGN, "ActiveState") == "inactive"
+
+
+def test_the_front_s_unit_may_be_reloaded_and_no_more(node: Machine) -> None:
+    node.run("systemctl", "start", "front.service")
+    told = [
+        node.run("setpriv", "--reuid=vllm-watchdog", "--clear-groups", "--no-new-privs",
+                 "systemctl", "--no-ask-password", verb, "front.service").returncode
+        for verb in ("reload", "stop")
+    ]  # fmt: skip
+
+    assert told == [0, 1]
+    assert node.show("front.service", "ActiveState") == "active"
 
 
 def test_the_unit_s_own_restart_is_seen_and_ends_with_our_stop(node: Machine) -> None:
