@@ -12,6 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
+from ..remediations import REMEDIATIONS
 from .config import Config, parse
 from .config.durations import address
 from .daemon import Daemon, Loaded, prepare, static_labels
@@ -29,7 +30,6 @@ LOCK_FILE = "lock"
 GRACE = 8.0  # seconds from SIGTERM to the end of the process, whatever hangs
 FIRST_TICK = 2.5  # seconds: the collectors' first runs are over by then
 LOCK_PATIENCE = 3.0  # seconds: one that was just told to stop may still be on its way out
-GREET_AT = 1  # the tick after which a person is told what was found
 
 
 def configuration(options: Options) -> Loaded:
@@ -63,6 +63,7 @@ class Service:
         self._notifier = Notifier.from_environment()
         self._listeners: Listeners | None = None
         self._lock: Lock | None = None
+        self._begun = False
 
     def run(self) -> int:
         """Run until told to stop; returns the exit status."""
@@ -100,6 +101,7 @@ class Service:
         journal = Journal.open(folder / "journal.db", self.system.clock)
         self.daemon.open(journal)
         self.daemon.restore(folder)
+        self.daemon.employ(folder, REMEDIATIONS)
         self.daemon.outlets += make_outlets(self.daemon, config)
         self._listeners.start(folder)
 
@@ -156,10 +158,11 @@ class Service:
         """After a regular tick: the service manager may know, and state may be due for saving."""
         tick = self.daemon.last_tick
         assert tick is not None
-        if self.daemon.engine.ticks == 1:
+        if not self._begun:  # urgent ticks may have gone before
+            self._begun = True
             self._notifier.ready()
-        if not self.options.only_record and self.daemon.engine.ticks == GREET_AT:
-            self._greet()
+            if not self.options.only_record:
+                self._greet()
         self._notifier.alive(self.daemon.summary())
         if folder is not None and self.daemon.due_for_saving(tick):
             self.daemon.save(folder)

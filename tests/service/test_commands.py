@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,3 +117,17 @@ def test_the_socket_goes_with_the_daemon(tmp_path: Path) -> None:
         assert path.is_socket()
 
     assert not path.exists()
+
+
+def test_a_command_before_the_first_tick_does_not_keep_the_service_manager_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(address))
+        manager.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(address))
+        with daemon(tmp_path / "d", CONFIG | {"interval": "5s"}, ready="/-/healthy") as node:
+            said(node, "pause", "--reason", "boot")
+
+            assert manager.recv(1000) == b"READY=1"
