@@ -109,6 +109,7 @@ def test_the_facts_of_services_are_series() -> None:
     assert found == {
         (("__name__", "service_card"), ("card", "0000:53:00"), ("vendor", "nvidia")): 1.0,
         (("__name__", "service_card"), ("card", "0000:64:00"), ("vendor", "nvidia")): 1.0,
+        (("__name__", "service_card"), ("card", "0000:75:00")): 1.0,  # of NAME/standby
         (("__name__", "service_needs"), ("peer", "node-2")): 1.0,
         (("__name__", "service_target"), ("target", "p95")): 0.3,
         (("__name__", "service_mode"), ("mode", "normal")): 1.0,

@@ -11,7 +11,7 @@ from tests.support.system import FakeHost, VirtualClock, fake_system
 from vllm_watchdog.watchdog import config
 from vllm_watchdog.watchdog.daemon import MAX_UNWRITTEN, Daemon, prepare, static_labels
 from vllm_watchdog.watchdog.figures import OutletFigures
-from vllm_watchdog.watchdog.journal import Journal, JournalFull, Pruned
+from vllm_watchdog.watchdog.journal import Beside, Journal, JournalFull, Pruned
 from vllm_watchdog.watchdog.model import (
     Alert,
     Batch,
@@ -56,12 +56,16 @@ class Kept(Journal):
         checkpoints: Mapping[str, Json] | None = None,
         *,
         durable: bool = False,
+        beside: Beside | None = None,
     ) -> list[StoredEvent]:
         if self.full:
             raise JournalFull("journal.db: no room left on the disk")
         self.kinds += [event.kind for event in events]
         self.docs.update(checkpoints or {})
         return []
+
+    def load_state(self, name: str) -> Json | None:
+        return None
 
     def prune(self, max_bytes: int, max_age: float) -> Pruned:
         return Pruned()

@@ -14,7 +14,8 @@ from .contracts import Collector
 from .discovery import Server, servers
 from .errors import Place, Problem
 from .inventory import Info, Pins, visible
-from .model import Page, labelset
+from .model import Page, ServiceMode, labelset
+from .roles import STANDBY, watched, words
 from .system import Runner, System
 
 CARD_TOOLS = {"npu_smi": "npu-smi", "nvidia_smi": "nvidia-smi"}
@@ -55,14 +56,6 @@ SERVICES_OWN = {
 """Settings of collectors that stand at each service, and their place there."""
 
 
-def observing(config: Config) -> Config:
-    """The configuration as this version carries it out: it decides and tells, and does nothing.
-
-    The strictest mode counts, so the top one holds for every service and policy.
-    """
-    return config if config.mode == "observe" else config.model_copy(update={"mode": "observe"})
-
-
 def check_names(config: Config) -> list[Problem]:
     """Names in the configuration that mean nothing here: collectors that do not exist, and
     settings that a collector does not have."""
@@ -91,12 +84,16 @@ def _without_effect(name: str, settings: CollectorSettings) -> Iterator[Problem]
 
 
 def node_collectors(
-    config: Config, runner: Runner, devices: Mapping[str, str] | None = None
+    config: Config,
+    runner: Runner,
+    devices: Mapping[str, str] | None = None,
+    services: Mapping[str, Service] | None = None,
 ) -> list[Collector]:
     """The collectors that run once on this node.
 
     Cards that services name must be there; with the tools of one vendor only, it is clear whose.
     ``devices`` leads from a driver's device number to its card; it may be filled later.
+    ``services`` are those watched, where they are not as configured.
     """
     built = []
     tools = [name for name, program in CARD_TOOLS.items() if runner.which(program)]
@@ -121,7 +118,10 @@ def node_collectors(
         if name == "hccn_tool":
             options["pings"] = {p: at.roce for p, at in config.peers.items() if at.roce}
         if name == "fragmentation":
-            options["services"] = {service: at.url for service, at in config.services.items()}
+            known = config.services if services is None else services
+            options["services"] = {
+                service: at.url for service, at in known.items() if not service.endswith(STANDBY)
+            }
             options["npus"] = devices if devices is not None else {}
         built.append(_build(name, options))
     return built
@@ -226,17 +226,18 @@ def service_facts(
     services: Mapping[str, Service],
     cards: Sequence[Info],
     pins: Pins,
-    modes: Mapping[str, str] | None = None,
+    modes: Mapping[str, ServiceMode] | None = None,
 ) -> Page:
     """What is known of the services without asking them: their cards, targets and modes.
 
     Series: ``service_card{service,card,vendor} 1``, ``service_needs{service,peer} 1``,
     ``service_target{service,target}`` in seconds or tokens per second,
-    ``service_mode{service,mode} 1`` (normal unless ``modes`` says otherwise).
+    ``service_mode{service,mode} 1`` (normal unless ``modes`` says otherwise). Cards are those in
+    use now; those of the instance that users do not reach stand under ``NAME/standby``.
     """
     rows: dict[tuple[tuple[str, str], ...], float] = {}
     vendors = {info.get("card", ""): info.get("vendor", "") for info in cards}
-    for name, service in services.items():
+    for name, service in watched(services, modes or {}).items():
         for configured in service.cards:
             card = pins.card(configured, cards)
             if card is None:
@@ -244,10 +245,12 @@ def service_facts(
             vendor = vendors.get(card) or ("ascend" if card.startswith("npu") else "")
             labels = {"service": name, "card": card, "vendor": vendor}
             rows[labelset(labels, "service_card")] = 1.0
+    for name, service in services.items():
         for peer in service.needs:
             rows[labelset({"service": name, "peer": peer}, "service_needs")] = 1.0
         for target, value in service.targets.model_dump(exclude_none=True).items():
             rows[labelset({"service": name, "target": target}, "service_target")] = float(value)
-        mode = (modes or {}).get(name, "normal")
-        rows[labelset({"service": name, "mode": mode}, "service_mode")] = 1.0
+        mode = (modes or {}).get(name, ServiceMode())
+        for word in words(mode, service.start_profile):
+            rows[labelset({"service": name, "mode": word}, "service_mode")] = 1.0
     return Page(tuple(rows), tuple(rows.values()))

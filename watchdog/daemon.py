@@ -1,4 +1,4 @@
-"""The daemon's parts joined: collectors in, engine, journal, outlets out. One tick is one call.
+"""The daemon's parts joined: collectors in, engine, journal, acts, outlets. One tick is one call.
 
 Signals, waiting and the process are service's work; what a tick means is the engine's.
 """
@@ -9,29 +9,24 @@ import contextlib
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from .assembly import (
-    check_names,
-    discovered,
-    node_collectors,
-    observing,
-    rule_files,
-    service_collectors,
-    service_facts,
-)
+from .acting import ActCase, Remediation
+from .assembly import check_names, rule_files
 from .cases import healing
-from .config import Config, Service
-from .contracts import Collector
+from .config import Config
+from .daybook import MAX_UNWRITTEN, Daybook
 from .documents import json_of
 from .engine import Engine, EngineSettings
 from .errors import ConfigError, Problem
-from .inventory import Info, Pins, devices, infos
+from .foreman import HALTING, Foreman
+from .inventory import Pins
 from .journal import Journal, JournalError
 from .labeller import Labeller
-from .model import Batch, Command, Decisions, Event, Inputs, Json, Tick
+from .model import Batch, Command, Decisions, Event, Inputs, Tick
 from .outlets import Outlet
 from .policies import alert_names
 from .policies import check as check_policies
@@ -42,6 +37,10 @@ from .scheduler import Inbox, Scheduler
 from .schedules import Schedules
 from .system import System
 from .version import version
+from .watching import Seen, Watching
+from .workers import Tools
+
+__all__ = ["MAX_UNWRITTEN", "Daemon", "Loaded", "prepare", "static_labels"]
 
 STATE_FILE = "engine.json"
 SAVE_EVERY = 60.0  # seconds between two saves of the engine's state
@@ -49,10 +48,11 @@ LOOK_EVERY = 30.0  # seconds between two looks for servers that came or went
 PRUNE_EVERY = 600.0
 JOURNAL_BYTES = 512 * 1024 * 1024
 JOURNAL_AGE = 14 * 86400.0
-MAX_UNWRITTEN = 10_000  # events kept in memory while the journal cannot be written
+LETTING_GO = 3.0  # seconds at the end in which acts may come to their next step
 
 Log = Callable[..., object]
 LEVELS = {"info": "info", "warning": "warning", "critical": "error"}
+_UNUSABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,6 @@ def static_labels(config: Config, host: str) -> dict[str, str]:
     return {"job": "vllm-watchdog", "instance": f"{shown}:{port}", **config.labels}
 
 
-@dataclass(slots=True)
-class Seen:
-    """What discovery and the card tools last showed."""
-
-    services: dict[str, Service] = field(default_factory=dict)
-    cards: tuple[Info, ...] = ()
-    cards_generation: int = -1
-
-
 class Daemon:
     """One node's loop, tick by tick. ``lock`` is held while state changes or is read."""
 
@@ -103,17 +94,14 @@ class Daemon:
         self.system, self.loaded, self.labels, self.log = system, loaded, dict(labels), log
         self.lock = threading.RLock()
         self.inbox = Inbox()
-        self.journal: Journal | None = None
         self.recorder: Recorder | None = None
         self.outlets: list[Outlet] = []
-        self.seen = Seen(dict(loaded.config.services))
-        self.scheduler = Scheduler(system, self.inbox, self.labels, log)
+        self.watching = Watching(
+            system, self.inbox, self.labels, log, self._tell, loaded.config.services
+        )
+        self.daybook = Daybook(log, self._tell)
+        self.foreman: Foreman | None = None
         self.engine = self._new_engine()
-        self.pins = Pins()
-        self._devices: dict[str, str] = {}  # shared with the log collectors
-        self._moved: dict[str, str] = {}
-        self.journal_error: str | None = None
-        self.journal_errors = 0
         self.last_tick: Tick | None = None
         self.last_duration = 0.0
         self.missed_ticks = 0
@@ -125,22 +113,71 @@ class Daemon:
         self._recordings = 0
         self._first_recording: Path | None = None
         self._own_events: deque[Event] = deque()
-        self._unwritten: deque[tuple[Tick, list[Event], dict[str, Json]]] = deque()
-        self.events_lost = 0
-        self._finding: threading.Thread | None = None
 
     def _new_engine(self) -> Engine:
-        return Engine(
-            _settings(self.loaded.config, self.labels),
-            self.loaded.groups,
-            healing=healing(observing(self.loaded.config)),
-        )
+        config = self.loaded.config
+        return Engine(_settings(config, self.labels), self.loaded.groups, healing=healing(config))
+
+    # Parts that others ask for
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal, if there is one."""
+        return self.daybook.journal
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None:
+        self.daybook.journal = journal
+
+    @property
+    def journal_error(self) -> str | None:
+        """Why the journal cannot be written just now."""
+        return self.daybook.error
+
+    @property
+    def journal_errors(self) -> int:
+        """How many writes of the journal failed."""
+        return self.daybook.errors
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The host of the collectors."""
+        return self.watching.scheduler
+
+    @property
+    def pins(self) -> Pins:
+        """The names of cards that were resolved once and hold."""
+        return self.watching.pins
+
+    @property
+    def seen(self) -> Seen:
+        """The services and cards as last seen."""
+        return self.watching.seen
 
     # Life
 
     def restore(self, folder: Path) -> None:
-        """Take up the state of an earlier run, if it is young enough to be used."""
-        path = folder / STATE_FILE
+        """Take up the state of an earlier run: the window and alerts if they are young enough, what
+        was decided and done from the journal, which had it first."""
+        self._restore_engine(folder / STATE_FILE)
+        kept = None
+        if self.journal is not None:
+            with contextlib.suppress(JournalError):
+                kept = self.journal.load_state("healing")
+        with self.lock:
+            healer = self.engine.healer
+            try:
+                if kept is not None:
+                    healer.restore(kept)
+            except _UNUSABLE as error:
+                self.engine.replace_healer(healing(self.loaded.config))
+                self._tell(
+                    "state_unusable", f"the journal's cases are not of this version: {error}",
+                    "warning",
+                )  # fmt: skip
+            self.engine.healer.awake(self.system.clock.wall())
+
+    def _restore_engine(self, path: Path) -> None:
         try:
             doc = json_of(path.read_bytes())
         except FileNotFoundError:
@@ -153,7 +190,7 @@ class Daemon:
         try:
             with self.lock:
                 self.engine.restore(doc, self.system.clock.wall())
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        except _UNUSABLE as error:
             with self.lock:  # half of it may have been taken up: begin anew
                 self.engine = self._new_engine()
             self._tell("state_unusable", f"{path} is not of this version: {error}", "warning")
@@ -163,20 +200,28 @@ class Daemon:
         self.journal = journal
         for instance, doc in journal.checkpoints().items():
             self.system.checkpoints.put(instance, doc)
-        self.pins = Pins(journal.load_state("pins"))
+        self.watching.pins = Pins(journal.load_state("pins"))
+
+    def employ(self, state: Path, remediations: Mapping[str, Remediation], **spawning: Any) -> None:
+        """Carry acts out from now on, and settle what an earlier run left open. Needs a journal."""
+        assert self.journal is not None
+        tools = Tools(self.system, self.inbox, lambda: self._steady(self.system.clock.mono()),
+                      state=state)  # fmt: skip
+        self.foreman = Foreman(
+            tools, self.journal, remediations, self.watching.pins,
+            lambda: self.seen.cards, **spawning,
+        )  # fmt: skip
+        with self.lock:
+            self._own_events.extend(self.foreman.recover(self.engine))
 
     def reload(self, loaded: Loaded) -> None:
         """Take over another configuration between two ticks; unchanged rules keep their alerts."""
-        before = {c.instance: c for c in self._collectors(self.loaded.config, self.seen.services)}
-        services = loaded.config.services or self.seen.services
-        after = {c.instance: c for c in self._collectors(loaded.config, services)}
-        self._exchange(before, after)
+        self.watching.reload(self.loaded.config, loaded.config)
         with self.lock:
             self.engine.settings = _settings(loaded.config, self.labels)
             self.engine.replace_rules(loaded.groups)
-            self.engine.replace_healing(healing(observing(loaded.config)))
+            self.engine.replace_healing(healing(loaded.config))
         self.loaded = loaded
-        self.seen.services = dict(services)
         self._schedules = Schedules(loaded.config.schedules)
         self._record_anew()
         self._tell("configuration_reloaded", "the configuration was reloaded")
@@ -196,21 +241,6 @@ class Daemon:
             self.record(folder)
         except OSError as error:
             self._recording_ended(folder, error)
-
-    def _collectors(self, config: Config, services: Mapping[str, Service]) -> list[Collector]:
-        return [
-            *node_collectors(config, self.system.runner, self._devices),
-            *service_collectors(config, services),
-        ]
-
-    def _exchange(self, before: Mapping[str, Collector], after: Mapping[str, Collector]) -> None:
-        """Stop the collectors that are gone or changed, start what is new or changed."""
-        for name, collector in before.items():
-            if after.get(name) != collector:
-                self.scheduler.remove(name)
-                if name not in after:
-                    self.inbox.put(Batch(name, absent=True, error="is no longer watched"))
-        self.scheduler.add([c for name, c in after.items() if before.get(name) != c])
 
     def summary(self) -> str:
         """One line for the service manager."""
@@ -239,15 +269,18 @@ class Daemon:
         self.recorder = Recorder(folder, manifest, self.loaded.text, files, state)
 
     def start(self) -> None:
-        """Start the collectors and look for servers."""
+        """Start the collectors; what cannot be carried out is not decided either."""
         config = self.loaded.config
-        self.scheduler.start()
-        self.scheduler.add(node_collectors(config, self.system.runner, self._devices))
-        self.scheduler.add(service_collectors(config, config.services))
+        self.watching.start(config, self.engine.healer.standing.modes)
+        if self.foreman is None and config.mode != "observe":
+            reason = "this run carries nothing out"
+            self.inbox.command(Command("observe", {"reason": reason}))
         self._tell("daemon_started", f"vllm-watchdog {version()} watches this node")
 
     def stop(self, folder: Path | None) -> None:
-        """End collectors and outlets, save the state."""
+        """Let acts go, end collectors and outlets, save the state."""
+        if self.foreman is not None:
+            self.foreman.leave(LETTING_GO)
         self.scheduler.stop()
         for outlet in self.outlets:
             outlet.stop(3.0)
@@ -269,6 +302,8 @@ class Daemon:
 
         Raises WatchdogError when too many commands wait.
         """
+        if self.foreman is not None and command.verb in HALTING:
+            self.foreman.halt([command])
         self.inbox.command(command)
 
     def now(self, *, urgent: bool = False) -> Tick:
@@ -282,15 +317,18 @@ class Daemon:
         return self._wall0 + mono - self._mono0
 
     def tick(self, *, urgent: bool = False) -> Decisions:
-        """Take what came in, step the engine, journal, tell. Raises nothing that an input holds."""
+        """Take what came in, step the engine, journal, act, tell. Raises nothing that an input
+        holds."""
         self.scheduler.overdue()
+        if self.foreman is not None:
+            self.foreman.look(self.engine, self.daybook.error)
         tick = self.now(urgent=urgent)
         heard = self.inbox.gather()
         inputs = replace(heard, batches=(*heard.batches, *self._own_batches(tick)))
         with self.lock:
             decisions = self.engine.step(tick, inputs)
-            self._look_at_cards()
-        self._write(tick, inputs, decisions)
+            self.watching.look_at_cards(self.engine)
+        self._carry_out(tick, inputs, decisions)
         self._offer()
         self._housekeeping(tick)
         self.last_tick = tick
@@ -299,15 +337,33 @@ class Daemon:
 
     def _own_batches(self, tick: Tick) -> list[Batch]:
         """What the daemon itself knows: services' facts and schedules, as inputs like any other."""
-        facts = service_facts(self.seen.services, self.seen.cards, self.pins)
-        batches = [Batch("services", (self._facts.page(facts, 0),))]
+        batches = [Batch("services", (self._facts.page(self.watching.facts(), 0),))]
         if self.loaded.config.schedules:
             page = self._schedules.page(tick.wall)
             batches.append(Batch("schedules", (self._facts.page(page, 1),)))
         return batches
 
-    def _write(self, tick: Tick, inputs: Inputs, decisions: Decisions) -> None:
-        """Journal first: events with the checkpoints they came from; then the recording."""
+    def _carry_out(self, tick: Tick, inputs: Inputs, decisions: Decisions) -> None:
+        """Journal first; only then may acts begin. Collectors follow the services."""
+        foreman, healer = self.foreman, self.engine.healer
+        services = self.loaded.config.services
+        cases: Sequence[ActCase] = ()
+        if foreman is not None:
+            cases = foreman.cases(decisions.requests, self.engine, services)
+        written = self._write(tick, inputs, decisions, cases)
+        if foreman is not None and cases and written:
+            foreman.begin(cases)
+        elif foreman is not None and cases:
+            foreman.unwritten(cases, self.daybook.error or "the journal cannot be written")
+        if foreman is not None:
+            foreman.halt(inputs.commands)
+        self.watching.follow(self.loaded.config, healer.standing.modes)
+
+    def _write(
+        self, tick: Tick, inputs: Inputs, decisions: Decisions, cases: Sequence[ActCase]
+    ) -> bool:
+        """Events with the checkpoints they came from, and beside them all that must outlive a
+        crash; then the recording. Whether the journal has it."""
         checkpoints = {
             batch.collector: batch.checkpoint.doc
             for batch in inputs.batches
@@ -317,9 +373,13 @@ class Daemon:
         while self._own_events:
             events.append(self._own_events.popleft())
         events += decisions.events
-        if self.journal is not None and (events or checkpoints):
-            self._unwritten.append((tick, events, checkpoints))
-            self._journal_all(self.journal)
+        beside = None
+        healer = self.engine.healer
+        if self.foreman is not None and healer.changed:
+            beside = self.foreman.beside(cases, inputs, self.engine)
+        written = self.daybook.write(tick, events, checkpoints, beside)
+        if written and beside is not None:
+            healer.changed = False
         if self.recorder is not None:
             self._record_tick(self.recorder, tick, inputs, decisions)
         for event in decisions.events:
@@ -327,20 +387,7 @@ class Daemon:
                 self.log(
                     event.message, level=LEVELS.get(event.severity, "warning"), kind=event.kind
                 )
-
-    def _journal_all(self, journal: Journal) -> None:
-        """Write what waits, oldest first. While the disk is full it waits in memory, bounded."""
-        try:
-            while self._unwritten:
-                journal.append(*self._unwritten[0])
-                self._unwritten.popleft()
-        except JournalError as error:
-            self._journal_failed(str(error))
-            while sum(len(events) for _, events, _ in self._unwritten) > MAX_UNWRITTEN:
-                _, lost, _ = self._unwritten.popleft()
-                self.events_lost += len(lost)
-        else:
-            self._journal_works()
+        return written
 
     def _record_tick(
         self, recorder: Recorder, tick: Tick, inputs: Inputs, decisions: Decisions
@@ -357,25 +404,6 @@ class Daemon:
     def _recording_ended(self, folder: Path, error: OSError | ValueError) -> None:
         reason = getattr(error, "strerror", None) or error
         self._tell("recording_ended", f"recording ended: {folder}: {reason}", "warning")
-
-    def _journal_failed(self, error: str) -> None:
-        if self.journal_error is None:
-            self.log("the journal cannot be written; alerts go on from memory", reason=error)
-        self.journal_error = error
-        self.journal_errors += 1
-
-    def _journal_works(self) -> None:
-        if self.journal_error is not None:
-            self.log("the journal is written again")
-            if self.events_lost:
-                text = f"{self.events_lost} events were lost while the journal could not be written"
-                self._tell("events_lost", text, "warning")
-                self.events_lost = 0
-        self.journal_error = None
-        if self.journal is not None and self.journal.notes:
-            for note in self.journal.notes:
-                self._tell("journal_note", note, severity="warning")
-            self.journal.notes.clear()
 
     def _offer(self) -> None:
         """Alerts to the outlets, with what leads from this run's steady time to the present one
@@ -396,9 +424,11 @@ class Daemon:
 
     def _housekeeping(self, tick: Tick) -> None:
         if not self.loaded.config.services and self._is_due("look", LOOK_EVERY, tick):
-            self._look_for_servers()
-        if self.journal is not None and (self.pins.changed or self.pins.moved != self._moved):
+            self.watching.look_for_servers(self.loaded.config)
+        if self.journal is not None and self.watching.pins.changed:
             self._keep_pins(self.journal)
+        if self.journal is not None:
+            self.watching.tell_moved()
         if self.journal is not None and self._is_due("prune", PRUNE_EVERY, tick):
             self._prune(self.journal)
 
@@ -422,65 +452,23 @@ class Daemon:
             self._tell("state_unsaved", f"{folder / STATE_FILE}: {error.strerror}", "warning")
 
     def _keep_pins(self, journal: Journal) -> None:
-        """Save names newly resolved; tell, once, of a name that came to mean another card."""
-        if self.pins.changed:
-            try:
-                journal.save_state("pins", self.pins.kept)
-                self.pins.changed = False
-            except JournalError as error:
-                self._journal_failed(str(error))
-        for name, card in self.pins.moved.items():
-            if self._moved.get(name) != card:
-                text = f"{name} is pinned to {self.pins.kept[name]} but now means {card}"
-                self._tell("card_moved", text, "warning")
-        self._moved = dict(self.pins.moved)
+        """Save names newly resolved."""
+        pins = self.watching.pins
+        try:
+            journal.save_state("pins", pins.kept)
+            pins.changed = False
+        except JournalError as error:
+            self.daybook.failed(str(error))
 
     def _prune(self, journal: Journal) -> None:
         try:
             pruned = journal.prune(JOURNAL_BYTES, JOURNAL_AGE)
         except JournalError as error:
-            self._journal_failed(str(error))
+            self.daybook.failed(str(error))
             return
         for outlet, count in pruned.lost.items():
             text = f"{outlet}: {count} events went by age or size before they were sent"
             self._tell("events_lost", text, "warning")
-
-    def _look_at_cards(self) -> None:
-        generation = self.engine.window.generation("accelerator_info")
-        if generation == self.seen.cards_generation:
-            return
-        self.seen.cards_generation = generation
-        last = self.engine.ms
-        live = [key for key, _, _ in self.engine.window.latest(last) if _INFO in key]
-        self.seen.cards = tuple(infos(live))
-        self._devices.update(devices(self.seen.cards))
-
-    def _look_for_servers(self) -> None:
-        if self._finding is None or not self._finding.is_alive():
-            self._finding = threading.Thread(target=self._find, name="discovery", daemon=True)
-            self._finding.start()
-
-    def _find(self) -> None:
-        try:
-            found = discovered(self.system, self.seen.cards)
-        except OSError as error:
-            self.log("the process table cannot be read", reason=str(error))
-            return
-        self.watch(found)
-
-    def watch(self, services: Mapping[str, Service]) -> None:
-        """Watch these services from now on: start what is new, drop what is gone."""
-        config = self.loaded.config
-        before = {c.instance: c for c in service_collectors(config, self.seen.services)}
-        self._exchange(before, {c.instance: c for c in service_collectors(config, services)})
-        for name in sorted(set(services) ^ set(self.seen.services)):
-            word = "found" if name in services else "gone"
-            self._tell(f"service_{word}", f"vLLM server {name} {word}")
-            self.log(f"vLLM server {word}", service=name)
-        self.seen.services = dict(services)
-
-
-_INFO = ("__name__", "accelerator_info")
 
 
 def _settings(config: Config, labels: Mapping[str, str]) -> EngineSettings:

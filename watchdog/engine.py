@@ -91,7 +91,7 @@ class Engine:
     @property
     def warm(self) -> bool:
         """Whether anything was taken in or restored."""
-        return len(self.window) > 0
+        return len(self.window) > 0 or self.healer.restored
 
     def step(self, tick: Tick, inputs: Inputs) -> Decisions:
         """Take in what came since the last tick, evaluate the rules that are due, decide."""
@@ -166,6 +166,10 @@ class Engine:
     def replace_healing(self, healing: Healing) -> None:
         """Decide by other services, policies and limits from now on; open cases go on."""
         self.healer.configure(healing)
+
+    def replace_healer(self, healing: Healing) -> None:
+        """Forget all cases and counts: what was kept of them cannot be read."""
+        self.healer = Healer(healing, self.settings.labels)
 
     def dump(self) -> dict[str, Any]:
         """State that outlives the process, as JSON: window, alert states, failing collectors."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .assembly import observing
 from .cases import healing
 from .config import Config
 from .config import load as load_config
@@ -42,7 +41,7 @@ def engine_of(recording: Recording, rules: Sequence[Path] | None = None) -> Engi
         external_labels=manifest.external_labels,
     )
     pack = load_rules(rules or recording.rule_files, manifest.groups)
-    engine = Engine(settings, pack.groups, healing=healing(observing(_config(recording))))
+    engine = Engine(settings, pack.groups, healing=healing(_config(recording)))
     state = recording.state
     if state is not None:
         try:

@@ -236,7 +236,7 @@ class Collecting:
                 yield log.book.event(now, labels) if labels else replace(event, time=None)
         if log.faults is not None:
             yield from log.faults.samples(wall)
-        yield from log.book.close()
+        yield from log.book.close(wall)
 
 
 def _what(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,0 +1,83 @@
+"""What a daemon writes down, tick by tick: the journal first, oldest first, in memory while it
+cannot be written. It judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from .journal import Beside, Journal, JournalError
+from .model import Event, Json, Tick
+
+MAX_UNWRITTEN = 10_000  # events kept in memory while the journal cannot be written
+
+Tell = Callable[[str, str, str], None]
+"""An own event: kind, message, severity."""
+
+
+class Daybook:
+    """The journal of one daemon. ``error``: why it cannot be written just now, ``errors`` how many
+    writes failed, ``lost`` how many events found no room in memory meanwhile."""
+
+    def __init__(self, log: Callable[..., object], tell: Tell) -> None:
+        self._log, self._tell = log, tell
+        self.journal: Journal | None = None
+        self.error: str | None = None
+        self.errors = 0
+        self.lost = 0
+        self._unwritten: deque[tuple[Tick, Sequence[Event], Mapping[str, Json]]] = deque()
+
+    def write(
+        self,
+        tick: Tick,
+        events: Sequence[Event],
+        checkpoints: Mapping[str, Json],
+        beside: Beside | None = None,
+    ) -> bool:
+        """Write a tick; whether all of it, with what stands ``beside`` it, is on the disk now."""
+        if events or checkpoints:
+            self._unwritten.append((tick, events, checkpoints))
+        if self.journal is None or not (events or checkpoints or beside):
+            if self.journal is None:
+                self._unwritten.clear()
+            return self.journal is not None
+        try:
+            self._all(self.journal, tick, beside)
+        except JournalError as error:
+            self.failed(str(error))
+            while sum(len(events) for _, events, _ in self._unwritten) > MAX_UNWRITTEN:
+                _, lost, _ = self._unwritten.popleft()
+                self.lost += len(lost)
+            return False
+        self._works(self.journal)
+        return True
+
+    def _all(self, journal: Journal, tick: Tick, beside: Beside | None) -> None:
+        """What waits, oldest first; what must be durable with the last of it."""
+        while len(self._unwritten) > (0 if beside is None else 1):
+            journal.append(*self._unwritten[0])
+            self._unwritten.popleft()
+        if beside is not None:
+            last = self._unwritten[0] if self._unwritten else (tick, (), {})
+            journal.append(*last, durable=True, beside=beside)
+            self._unwritten.clear()
+
+    def failed(self, error: str) -> None:
+        """A write failed: told once."""
+        if self.error is None:
+            self._log("the journal cannot be written; alerts go on from memory", reason=error)
+        self.error = error
+        self.errors += 1
+
+    def _works(self, journal: Journal) -> None:
+        if self.error is not None:
+            self._log("the journal is written again")
+            if self.lost:
+                text = f"{self.lost} events were lost while the journal could not be written"
+                self._tell("events_lost", text, "warning")
+                self.lost = 0
+        self.error = None
+        for note in journal.notes:
+            self._tell("journal_note", note, "warning")
+        journal.notes.clear()

@@ -1,0 +1,211 @@
+"""Between the engine and the workers: makes the case of each request, lets acts begin once their
+intents are on the disk, settles what an earlier run left, and passes people's words on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from .acting import ActCase, Remediation
+from .config import Service
+from .engine import Engine
+from .intents import Intents
+from .inventory import Info, Pins
+from .journal import Beside, Journal, JournalError
+from .model import Alert, Command, Event, Inputs, Outcome, Request
+from .policies import PAGE
+from .roles import effective
+from .workers import Tools, Workers
+from .workers.crew import Spawn, thread
+
+KNOWN_AFTER = 60.0  # seconds after which an alert that does not fire again is gone
+HALTING = ("pause", "cancel")
+
+
+class Foreman:
+    """The acts of one daemon. ``cards`` gives what the tools last showed."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        journal: Journal,
+        remediations: Mapping[str, Remediation],
+        pins: Pins,
+        cards: Callable[[], Sequence[Info]],
+        spawn: Spawn = thread,
+    ) -> None:
+        self.tools, self._journal, self._pins, self._cards = tools, journal, pins, cards
+        self._intents = tools.intents = Intents(journal)
+        self.workers = Workers(tools, remediations, spawn)
+        self._begun = tools.system.clock.mono()
+        self._anew = 0
+        self._refused: dict[str, str] = {}
+
+    # Before a tick
+
+    def look(self, engine: Engine, error: str | None) -> None:
+        """What the engine must hear of before it decides: the hold file, a journal that cannot be
+        written or was begun anew."""
+        guard = engine.healer.guard
+        if self.tools.held != guard.held:
+            self.tools.inbox.command(Command("hold", {"present": self.tools.held}, "the hold file"))
+        if (error or "") != guard.unwritable:
+            self.tools.inbox.command(Command("journal", {"error": error or ""}))
+        if self._journal.begun_anew > self._anew:
+            self._anew = self._journal.begun_anew
+            reason = "the journal was damaged or gone, and with it what was done before"
+            if engine.healer.configured.mode != "observe":
+                self.tools.inbox.command(Command("observe", {"reason": reason}))
+        self.workers.settle(lambda case: self._wanted(engine, case))
+
+    def _wanted(self, engine: Engine, case: ActCase) -> str | None:
+        """Whether an act of which nothing was begun is still wanted: see Workers.settle."""
+        why = self._forbidden(engine, case)
+        if why:
+            return why
+        if engine.ticks and any(
+            _same(alert, case.request.alert) for alert in engine.rules.alerts()
+        ):
+            return ""
+        if self.tools.system.clock.mono() - self._begun < KNOWN_AFTER:
+            return None
+        return "its alert is gone, and nothing was begun"
+
+    # After a tick
+
+    def cases(self, requests: Iterable[Request], engine: Engine,
+              services: Mapping[str, Service]) -> list[ActCase]:  # fmt: skip
+        """The cases of what the engine asks for; to page a person is no act on the node."""
+        return [
+            self._case(request, engine, services.get(request.service))
+            for request in requests
+            if request.remediation != PAGE
+        ]
+
+    def _case(self, request: Request, engine: Engine, service: Service | None) -> ActCase:
+        cards = self._cards()
+        mode = engine.healer.standing.mode(request.service)
+        settings = None if service is None else self._resolved(service, cards)
+        own = request.cards if settings is None else effective(settings, mode).cards
+        moved = [name for name in _names(service) if name in self._pins.moved]
+        if moved:
+            now = self._pins.moved[moved[0]]
+            pinned = self._pins.kept[moved[0]]
+            self._refused[request.id] = f"{moved[0]} is pinned to {pinned} but now means {now}"
+        assert self.tools.state is not None
+        return ActCase(
+            request,
+            request.service,
+            settings,
+            mode,
+            own,
+            request.cards,
+            request.spares,
+            self.tools.system.clock.wall(),
+            self.tools.state,
+            {info.get("card", ""): info.get("vendor", "") for info in cards},
+        )
+
+    def _resolved(self, service: Service, cards: Sequence[Info]) -> Service:
+        """The service with every card under its own name."""
+
+        def named(names: Sequence[str]) -> tuple[str, ...]:
+            return tuple(self._pins.card(name, cards) or name for name in names)
+
+        standby = service.standby
+        if standby is not None:
+            standby = standby.model_copy(update={"cards": named(standby.cards)})
+        own = {"cards": named(service.cards), "spares": named(service.spares), "standby": standby}
+        return service.model_copy(update=own)
+
+    def beside(self, cases: Sequence[ActCase], inputs: Inputs, engine: Engine) -> Beside:
+        """What must be on the disk before any act begins: intents, heard ends, what was decided."""
+        acts = self._intents.beside(cases, [each.request.id for each in inputs.outcomes])
+        healing = self._journal.state_beside("healing", engine.healer.dump())
+        return lambda connection: (acts(connection), healing(connection))
+
+    def begin(self, cases: Sequence[ActCase]) -> None:
+        """The intents are on the disk: let the acts begin."""
+        for case in cases:
+            why = self._refused.pop(case.request.id, "")
+            if why:
+                self.tools.end(Outcome(case.request, "declined", why))
+            else:
+                self.workers.begin(case)
+
+    def unwritten(self, cases: Sequence[ActCase], error: str) -> None:
+        """The intents are not on the disk: nothing begins."""
+        ids = [case.request.id for case in cases]
+        self.tools.inbox.command(Command("journal", {"error": error, "unwritten": ids}))
+
+    def halt(self, commands: Iterable[Command]) -> None:
+        """A person's word wins at once, also against an act under way."""
+        for command in commands:
+            if command.verb in HALTING:
+                service = str(command.args.get("service") or "")
+                self.workers.halt(service, f"{command.who or 'a person'}: {command.verb}")
+
+    # The beginning and the end of a run
+
+    def recover(self, engine: Engine) -> list[Event]:
+        """Settle what an earlier run left open; what is told of it. A journal that cannot be read
+        leaves nothing to settle: the engine gives the acts up by itself."""
+        try:
+            intents, unreadable = self._intents.unheard()
+        except JournalError:
+            return []
+        known = {intent.case.request.id for intent in intents}
+        for case in engine.healer.cases.values():
+            if case.running is not None and case.running.request.id not in known:
+                request = case.running.request
+                self.tools.inbox.outcome(Outcome(request, "unknown", "its record is lost"))
+        self.workers.recover(intents, lambda case: self._forbidden(engine, case))
+        open_ = [i for i in intents if i.outcome is None]
+        return [
+            *(_told(intent.case, len(intent.steps)) for intent in open_),
+            *(Event("act_unreadable", f"what the journal holds of {name} cannot be read",
+                    severity="warning") for name in unreadable),
+        ]  # fmt: skip
+
+    def _forbidden(self, engine: Engine, case: ActCase) -> str:
+        """Why an act of an earlier run must not go on; empty where it may."""
+        healer, name = engine.healer, case.request.id
+        if self.tools.held:
+            return "the hold file is there"
+        if healer.guard.paused(case.name, engine.ms / 1000 or self.tools.now()):
+            return "a person paused healing"
+        of = next((c for c in healer.cases.values() if c.running and c.running.request.id == name),
+                  None)  # fmt: skip
+        if of is None:
+            return "nobody waits for it any more"
+        if of.mode == "observe":
+            return "the mode is observe by now"
+        if case.name and case.name not in healer.configured.services:
+            return "the service is not configured any more"
+        return ""
+
+    def leave(self, timeout: float) -> None:
+        """The daemon ends."""
+        self.workers.leave(timeout)
+
+
+def _same(alert: Alert, wanted: Alert) -> bool:
+    named = (alert.rule, alert.labels) == (wanted.rule, wanted.labels)
+    return named and alert.state == "firing"
+
+
+def _names(service: Service | None) -> tuple[str, ...]:
+    if service is None:
+        return ()
+    return (*service.cards, *service.spares, *(service.standby.cards if service.standby else ()))
+
+
+def _told(case: ActCase, steps: int) -> Event:
+    how = f"{steps} of its steps were begun" if steps else "nothing of it was begun"
+    text = f"{case.request.remediation} for {case.name or 'the node'} was open: {how}"
+    labels = (
+        ("alertname", case.request.alert.name),
+        *((("service", case.name),) if case.name else ()),
+    )
+    return Event("remediation_found_open", text, tuple(sorted(labels)),
+                 {"request": case.request.id}, "warning")  # fmt: skip
