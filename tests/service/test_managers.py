@@ -24,37 +24,7 @@ ACTING = (SYSTEMD / "acting.conf").read_text()
 ADDED = next(line for line in ACTING.splitlines() if line.startswith("AmbientCapabilities="))
 RIGHTS = "CAP_SYS_PTRACE " + ADDED.partition("=")[2]  # of the unit, and what acting adds
 ENGINE = "VLLM::EngineCore"
-DRIVER = f"""
-import json, sys
-from pathlib import Path
-from vllm_watchdog.remediations.adapters import environment
-from vllm_watchdog.remediations.adapters.managers import Settings
-from vllm_watchdog.remediations.adapters.systemd import Systemd
-from vllm_watchdog.watchdog.system import System
-
-name, verb, *words = sys.argv[1:]
-manager, system = Systemd(f"vllm@{{name}}.service", name, Path("{STATE}")), System()
-try:
-    if verb == "status":
-        status = manager.status(system)
-        told = {{key: getattr(status, key) for key in status.__slots__}}
-        told["now"] = system.clock.wall()
-    elif verb == "processes":
-        told = [process.name for process in manager.processes(system)]
-    elif verb == "configure":
-        values = dict(word.split("=", 1) for word in words)
-        told = manager.configure(system, Settings(values, "act-1", "int8"))
-    elif verb == "restore":
-        told = manager.restore(system, "act-1")
-    elif verb == "proved":
-        values = manager.settings(system).values
-        told = environment.proved(system, manager.status(system).pid, values)
-    else:
-        told = getattr(manager, verb)(system)
-except Exception as error:
-    told = {{"error": f"{{type(error).__name__}}: {{error}}"}}
-print(json.dumps(told))
-"""
+DRIVER = REPOSITORY / "tests/support/healing/driver.py"
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
@@ -93,6 +63,12 @@ def prepare(root: Path) -> None:
     for name, port in (("chat", 8101), ("foreign", 8102)):
         text = f"MODEL=/models/fp16\nPORT={port}\nARGS=\nCONTROL=/srv/control\nCARDS=/srv/cards\n"
         (own / f"{name}.env").write_text(text)
+    for name, size in (("fp16", 400), ("int8", 200)):
+        (own / f"{name}.profile").write_text(f"MODEL=/models/{name}\n")
+        model = root / "models" / name
+        model.mkdir(parents=True)
+        (model / "config.json").write_text('{"quantization_config": {"quant_method": "x"}}')
+        (model / "model.safetensors").write_bytes(b"x" * size)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +98,7 @@ def ask(node: Machine, name: str, verb: str, *words: str) -> Any:
         "-p", f"CapabilityBoundingSet={RIGHTS}", "-p", "ProtectSystem=strict",
         "-p", f"ReadWritePaths={STATE}", "-p", "UMask=0077",
         *(f"-pBindReadOnlyPaths={path}" for path in hidden_paths()),
-        sys.executable, "-B", "-c", DRIVER, name, verb, *words,
+        sys.executable, "-B", DRIVER, name, verb, *words,
     ]  # fmt: skip
     done = node.run(*argv)
     assert done.stdout, done.stderr
@@ -226,6 +202,30 @@ def test_an_engine_that_outlived_its_server_is_found_in_the_cgroup_and_killed(
     assert eventually(lambda: ask(node, "chat", "processes") == [])
 
 
+def test_a_restart_leaves_no_engine_behind_and_users_served(node: Machine) -> None:
+    drop_in(node, CHAT, "[Service]\nRestart=no\nKillMode=process\n")
+    serving(node)
+    old = set(node.run("pgrep", "-x", "VLLM::EngineCor").stdout.split())
+    node.run("kill", "-9", node.show(CHAT, "MainPID"))
+    assert eventually(lambda: ask(node, "chat", "status")["state"] == "failed")
+
+    status, detail = ask(node, "chat", "restart")
+
+    assert status == "done", detail
+    new = set(node.run("pgrep", "-x", "VLLM::EngineCor").stdout.split())
+    assert (len(new), old & new) == (1, set())
+
+
+def test_a_server_is_given_the_int8_profile(node: Machine) -> None:
+    serving(node)
+
+    status, detail = ask(node, "chat", "quantize")
+
+    assert status == "done", detail
+    words = node.run("cat", f"/proc/{node.show(CHAT, 'MainPID')}/cmdline").stdout.split("\0")
+    assert "/models/int8" in words
+
+
 def test_a_server_that_ends_with_status_0_is_seen_as_stopped(node: Machine) -> None:
     serving(node)
     node.run("pkill", "-9", "-x", "VLLM::EngineCor")
@@ -272,8 +272,8 @@ def test_a_unit_whose_last_file_is_another_takes_no_profile(node: Machine) -> No
     assert told == f"{CHAT} lacks EnvironmentFile=-{STATE}/services/chat.env as its last one"
 
 
-def test_a_unit_that_is_not_there_is_said_so(node: Machine) -> None:
-    script = DRIVER.replace("vllm@{name}.service", "nothing-{name}.service")
-    done = node.run(sys.executable, "-B", "-c", script, "chat", "status")
+def test_a_unit_that_cannot_be_used_is_said_so(node: Machine) -> None:
+    node.run("ln", "-s", "/dev/null", "/run/systemd/system/vllm@gone.service")
+    node.run("systemctl", "daemon-reload")
 
-    assert json.loads(done.stdout)["error"] == "SourceError: nothing-chat.service: not-found"
+    assert ask(node, "gone", "status") == {"error": "SourceError: vllm@gone.service: masked"}
