@@ -33,6 +33,12 @@ COMMANDS = (
     "test-incidents",
     "faults",
     "explain",
+    "pause",
+    "resume",
+    "approve",
+    "cancel",
+    "quarantine",
+    "release",
 )
 
 

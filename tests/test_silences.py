@@ -13,9 +13,10 @@ from vllm_watchdog.watchdog.cases.commands import take
 from vllm_watchdog.watchdog.errors import HttpError
 from vllm_watchdog.watchdog.guard import Guard
 from vllm_watchdog.watchdog.guard.silences import MOST, Silence, read_silence
-from vllm_watchdog.watchdog.model import Alert, Command, labelset
+from vllm_watchdog.watchdog.model import Alert, Command, Inputs, Tick, labelset
 from vllm_watchdog.watchdog.outlets.silences import Silences
 from vllm_watchdog.watchdog.system import Response
+from vllm_watchdog.watchdog.wire import InputsReader, InputsWriter
 
 NOW = 1_700_000_000.0
 ENDS = "2023-11-14T23:13:20.000Z"  # NOW + 3600
@@ -226,6 +227,32 @@ def test_silences_survive_a_restart() -> None:
     again.restore(json.loads(json.dumps(bench.guard.dump())))
 
     assert again.silences == bench.guard.silences
+
+
+def test_what_is_told_is_the_same_from_a_recording() -> None:
+    bench = Bench(silence(matcher("alertname", "Engine.*", regex=True)))
+    bench.look()
+    tick, inputs = Tick(1, 1.0, NOW), Inputs(commands=tuple(bench.told))
+    line = InputsWriter().line(tick, inputs)
+
+    assert (tick, inputs) == InputsReader().read(line)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"source": "alertmanager", "silences": 3},
+        {"source": "alertmanager", "silences": [3, {}, {"matchers": [[1]]}]},
+        {"matchers": [["a"]]},
+        {"id": "x", "matchers": "abc"},
+    ],
+)
+def test_a_command_of_another_form_silences_nothing(args: dict[str, Any]) -> None:
+    guard = Guard()
+    for verb in ("silence", "silences", "unsilence"):
+        take(guard, Command(verb, args), "", {}, NOW)
+
+    assert guard.silences == []
 
 
 @pytest.mark.parametrize(

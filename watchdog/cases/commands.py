@@ -82,7 +82,8 @@ def _silence(guard: Guard, command: Command, service: str, _: Cases, now: float)
             return
         silence = found
     else:
-        labels = {str(name): str(value) for name, value in dict(args.get("matchers") or {}).items()}
+        given = args.get("matchers")
+        labels = {str(k): str(v) for k, v in (given if isinstance(given, dict) else {}).items()}
         if args.get("alert"):
             labels["alertname"] = str(args["alert"])
         if service:
@@ -114,8 +115,10 @@ def _unsilence(guard: Guard, command: Command, _: str, __: Cases, ___: float) ->
 def _silences(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:
     """All that a source has now, in the place of what it had."""
     source = str(command.args.get("source") or "")
-    docs = [{**doc, "source": source} for doc in command.args.get("silences") or ()]
-    newest = [each for each in map(read_silence, docs) if each is not None]
+    told = command.args.get("silences")
+    docs = [doc for doc in (told if isinstance(told, list) else ()) if isinstance(doc, dict)]
+    found = (read_silence({**doc, "source": source}) for doc in docs)
+    newest = [each for each in found if each is not None]
     guard.silences, began, ended = replaced(guard.silences, source, newest)
     who = {"who": command.who or source}
     for each in began:
