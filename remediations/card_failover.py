@@ -16,13 +16,20 @@ from .adapters.cards import fit, holders
 from .adapters.composition import composed
 from .adapters.evidence import evidence_step
 from .adapters.front import Front
-from .adapters.handled import UNREADABLE, Handled, answering, changeable, looking, unmanaged
+from .adapters.handled import (
+    CARD_CAUSES,
+    UNREADABLE,
+    Handled,
+    answering,
+    changeable,
+    looking,
+    unmanaged,
+)
 from .adapters.instances import Instance, other, serving
 from .adapters.starting import configure_step, start_steps
 from .adapters.stopping import quiet_steps, stop_steps
 
 ANSWER = 8.0  # seconds for the standby's completion: users wait meanwhile
-CARD_CAUSES = ("card_lost", "card_uncorrectable", "card_reset_required", "driver_fault")
 
 
 @dataclass(frozen=True, slots=True)

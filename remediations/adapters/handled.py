@@ -19,6 +19,7 @@ from .managers import Manager, Status, manager_of
 
 LOOK = 5.0  # seconds for a metrics page
 GRACE = 900.0  # seconds from a start to the first answer: weights are loaded, graphs captured
+CARD_CAUSES = ("card_lost", "card_uncorrectable", "card_reset_required", "driver_fault")
 UNREADABLE = (SourceError, NotSupported, CommandTimeout, HttpError, OSError)
 
 

@@ -16,7 +16,7 @@ from ...watchdog.serversearch import vllm_servers
 from ...watchdog.system import Process, System
 from .cards import holders, memory_free
 from .front import Front
-from .handled import Handled, looking, queue
+from .handled import CARD_CAUSES, Handled, looking, queue
 from .managers import members
 from .privileged import Privileged
 
@@ -28,9 +28,7 @@ KILL = 15.0
 ORPHANS = 15.0
 MEMORY = 60.0  # seconds until drivers have given memory back
 _GONE = frozenset({"engine_dead", "engine_start_failed"})
-_SILENT = frozenset(
-    {"engine_stalled", "card_lost", "card_uncorrectable", "card_reset_required", "driver_fault"}
-)
+_SILENT = frozenset({"engine_stalled", *CARD_CAUSES})
 
 
 def quiet_steps(handled: Handled) -> list[Step]:
@@ -61,7 +59,9 @@ def stop_steps(handled: Handled, *, must: bool = True, start_again: bool = False
     ``start_again``: taken back, the server is started as it was before."""
     again = handled.manager.start if start_again else None
     steps = [_stop(handled, again), _kill(handled, must, again), _orphans(handled, must)]
-    cards = [card for card in handled.instance.cards if card not in handled.case.sick]
+    case = handled.case
+    broken = case.sick if case.request.cause in CARD_CAUSES else ()  # they can prove nothing
+    cards = [card for card in handled.instance.cards if card not in broken]
     if cards:
         steps.append(_memory(handled, cards, must))
     return steps

@@ -110,6 +110,15 @@ def test_it_does_not_start_on_a_card_whose_memory_is_still_taken(node: Node) -> 
     assert "systemctl start" not in node.log
 
 
+@pytest.mark.parametrize(("cause", "proved"), [("none", True), ("card_lost", False)])
+def test_only_a_card_that_is_broken_is_left_out_of_the_proof(
+    node: Node, cause: str, proved: bool
+) -> None:
+    steps = Restart().plan(node.system, case_of(node, service(), cause, sick=(OWN,)))
+
+    assert ("prove the memory free" in [step.name for step in steps]) is proved
+
+
 def test_an_orphan_on_the_service_s_card_is_ended_by_its_pid(node: Node) -> None:
     api, core = sorted(node.group)
     node.end([api])
