@@ -96,6 +96,39 @@ def test_what_cannot_be_done_is_one_line_and_exit_2(
     assert told in complaint(node, *words)
 
 
+RULES = """\
+groups:
+  - name: hardware
+    rules:
+      - {alert: TooBusy, expr: accelerator_utilization_ratio > 0.85, labels: {severity: warning}}
+"""
+
+
+def test_what_waits_for_approval_is_listed_approved_and_refused_a_second_time(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    gpus = ScriptedGpus.install(tmp_path / "bin", CARDS)
+    config = {
+        **CONFIG,
+        "mode": "confirm",
+        "rules": {"files": [str(tmp_path / "rules.yaml")]},
+        "policies": [{"when": ["TooBusy"], "services": ["chat"], "do": ["drain"]}],
+    }
+    with daemon(tmp_path / "d", config, path=[gpus.folder]) as node:
+        gpus.set(c53=95)
+        wait_for(lambda: json.loads(give(node, "approve", "--json").stdout)["waiting"])
+        listed = said(node, "approve")
+        assert listed[-1] == "approve it with `vllm-watchdog approve 'chat|TooBusy'`"
+        assert any("chat" in line and "drain" in line for line in listed)
+        assert "did you mean" in complaint(node, "approve", "chta")
+
+        (line, *_) = said(node, "approve", "--service", "chat")
+        assert line.startswith("drain for chat")
+        assert wait_for(lambda: history(node, "remediation_approved"))
+        assert "no act waits" in complaint(node, "approve", "--service", "chat")
+
+
 def test_programs_get_json(node: Running) -> None:
     done = give(node, "pause", "--reason", "x", "--json")
     doc = json.loads(done.stdout)

@@ -78,7 +78,7 @@ def _approve(args: dict[str, Any], standing: Standing) -> Given:
         raise Refused(f"several acts wait for approval: name one of {shown}")
     if not waiting:
         raise Refused("no act waits for approval", 409)
-    known = [each.id for each in waiting]
+    known = {name for each in waiting for name in (each.id, each.service)} - {""}
     raise Refused(f"nothing waits for approval under {_shown(wanted)}{_hint(wanted, known)}", 409)
 
 

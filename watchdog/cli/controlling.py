@@ -6,6 +6,7 @@ They go over the control socket, where the kernel says who asks. What they mean 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -154,7 +155,8 @@ def _list(doc: Mapping[str, Any], as_json: bool) -> None:
         ]
         heads = ("id", "act", "cause", "alert", "since", "held up by")
         print_table("", heads, rows, whole=("id", "act"))
-        print("approve one with `vllm-watchdog approve ID`")
+        first = shlex.quote(visible(doc["waiting"][0]["id"]))
+        print(f"approve it with `vllm-watchdog approve {first}`")
     else:
         print("no act waits for approval")
     for line in _circumstances(doc):
