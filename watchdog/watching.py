@@ -83,7 +83,8 @@ class Watching:
         for name in self.seen.services:
             self._carry_over(name, self.modes.get(name), modes.get(name))
         self.modes = dict(modes)
-        self._exchange(before, after)
+        if self.scheduler.instances:
+            self._exchange(before, after)
 
     def _carry_over(self, name: str, before: ServiceMode | None, after: ServiceMode | None) -> None:
         """Log files stay with their instance: so does the place up to which they were read."""

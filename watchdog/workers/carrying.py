@@ -17,7 +17,7 @@ from .proof import Unproved, prove
 from .tools import Tools
 from .words import End, Leave, StopWord, first_line
 
-PATIENCE = 10.0  # seconds in which what cannot be told after a restart may yet be told
+PATIENCE = 10.0  # seconds after a restart for a step that was begun to be done, or be told of
 ENDING = ""  # the row that says how an act ends: from then on it is only taken back
 _ERRORS = (WatchdogError, OSError)
 
@@ -126,7 +126,7 @@ class Carrying:
         state = self._ask(step)
         if before in ("started", "done"):
             self._ours.append(step)
-            state = self._told_again(step, state)
+            state = self._told_again(step, state, begun=before == "started")
         if state == "yes":
             self._reach(step, "done" if step in self._ours else "found", 0.0)
             return
@@ -142,11 +142,14 @@ class Carrying:
         else:
             self._reach(step, "done", self.tools.system.clock.mono() - begin)
 
-    def _told_again(self, step: Step, state: Done) -> Done:
-        """After a restart the answer may take a moment: who is asked may be starting, too."""
+    def _told_again(self, step: Step, state: Done, *, begun: bool) -> Done:
+        """After a restart the answer may take a moment: who is asked may be starting, too, and what
+        was begun before it may still be on its way."""
         clock = self.tools.system.clock
-        end = clock.mono() + PATIENCE
-        while state == "unknown" and clock.mono() < end:
+        end = clock.mono() + min(PATIENCE, step.deadline)
+        while state == "unknown" or (begun and state == "no"):
+            if clock.mono() >= end:
+                break
             self._honour()
             clock.sleep(max(step.poll, 0.05))
             state = self._ask(step)
