@@ -129,6 +129,32 @@ def test_what_waits_for_approval_is_listed_approved_and_refused_a_second_time(
         assert "no act waits" in complaint(node, "approve", "--service", "chat")
 
 
+@pytest.mark.parametrize("words", [["cancel"], ["pause", "--reason", "wait"]], ids=lambda w: w[0])
+def test_a_persons_word_stops_an_act_under_way_between_its_steps(
+    tmp_path: Path, words: list[str]
+) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    gpus = ScriptedGpus.install(tmp_path / "bin", CARDS)
+    never = {**CONFIG["services"]["chat"], "manager": {"command": ["sleep", "20"]}}
+    config = {
+        **CONFIG,
+        "mode": "act",
+        "services": {"chat": never},
+        "rules": {"files": [str(tmp_path / "rules.yaml")]},
+        "policies": [{"when": ["TooBusy"], "do": ["restart"]}],
+    }
+    with daemon(tmp_path / "d", config, path=[gpus.folder]) as node:
+        gpus.set(c53=95)
+        wait_for(lambda: json.loads(give(node, "approve", "--json").stdout)["acts"])
+        lines = said(node, *words)
+        assert lines[-1].startswith("restart of chat is stopped")
+
+        (event,) = wait_for(lambda: history(node, "remediation_ended"))
+        assert event["fields"]["status"] == "cancelled"
+        assert f"(uid {os.geteuid()}, pid" in event["message"]
+        assert json.loads(give(node, "approve", "--json").stdout)["acts"] == []
+
+
 def test_programs_get_json(node: Running) -> None:
     done = give(node, "pause", "--reason", "x", "--json")
     doc = json.loads(done.stdout)

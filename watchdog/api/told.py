@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..wire import moment
-from .standing import Standing
+from .standing import Act, Standing
 
 
 def told(verb: str, args: dict[str, Any], before: Standing, after: Standing) -> list[str]:
@@ -14,17 +14,21 @@ def told(verb: str, args: dict[str, Any], before: Standing, after: Standing) -> 
     return list(_TELLERS[verb](args, before, after))
 
 
-def _tell_pause(args: dict[str, Any], _: Standing, after: Standing) -> Sequence[str]:
+def _tell_pause(args: dict[str, Any], before: Standing, after: Standing) -> Sequence[str]:
     service = args["service"]
     until = after.paused.get(service)
     end = f"until {moment(until)}" if until is not None else "until somebody resumes it"
     lines = [f"healing of {service or 'every service'} is paused {end}; watching goes on"]
-    lines += [
-        f"{act.act} of {act.service or act.case} is stopped after its present step"
-        for act in after.acts
-        if service in ("", act.service)
-    ]
+    lines += [_stopped(act, after) for act in before.acts if service in ("", act.service)]
     return lines
+
+
+def _stopped(act: Act, after: Standing) -> str:
+    """What a person's word did to an act that was under way."""
+    what = f"{act.act} of {act.service or act.case}"
+    if any(each.id == act.id for each in after.acts):
+        return f"{what} is stopped after its present step"
+    return f"{what} is stopped"
 
 
 def _tell_resume(args: dict[str, Any], before: Standing, after: Standing) -> Sequence[str]:
@@ -59,9 +63,7 @@ def _tell_cancel(args: dict[str, Any], before: Standing, after: Standing) -> Seq
     act = next((each for each in before.acts if each.case == key), None)
     if act is None:
         return [f"nothing more is done for {key} until its alerts are over"]
-    if any(each.id == act.id for each in after.acts):
-        return [f"{act.act} of {act.service or key} is stopped after its present step"]
-    return [f"{act.act} of {act.service or key} is cancelled"]
+    return [_stopped(act, after)]
 
 
 def _tell_quarantine(args: dict[str, Any], _: Standing, __: Standing) -> Sequence[str]:

@@ -23,7 +23,7 @@ PATH = "/api/v1/webhook/alertmanager"
 MAX_BODY = 1024 * 1024  # bytes
 MAX_ALERTS = 1000  # in one body
 REMEMBERED = 10_000  # words on alerts that are not taken twice
-AT_MOST = 86_400.0  # seconds that an alert holds acts back without another word
+AT_MOST = 86_400.0  # seconds that an alert holds acts back, should its end never be told
 TEXT = 256  # characters of a name or a value that are looked at
 
 MAINTENANCE, OUTAGE, WITHDRAWN = "NodeMaintenance", "ClusterOutage", "CardWithdrawn"
