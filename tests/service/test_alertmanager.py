@@ -310,6 +310,39 @@ def amtool(central: servers.Server, *words: str) -> str:
     return done.stdout.strip()
 
 
+DOWN = """\
+groups:
+  - name: serving
+    rules:
+      - {alert: ChatDown, expr: service_up == 0, labels: {severity: critical}}
+"""
+
+
+@pytest.mark.slow
+def test_the_daemons_own_act_holds_the_page_and_its_failure_pages(
+    tmp_path: Path, told: Pages
+) -> None:
+    (tmp_path / "rules.yaml").write_text(DOWN)
+    manager = {"command": ["sleep", "20"]}  # it never answers
+    with servers.alertmanager(tmp_path / "am", shipped(told, wait="5s")) as central:
+        config = {
+            "mode": "act",
+            "interval": "500ms",
+            "rules": {"files": [str(tmp_path / "rules.yaml")]},
+            "outlets": {"alertmanager": {"urls": [central.url], "resend": "1s"}},
+            "services": {"chat": {"url": f"http://127.0.0.1:{free_port()}", "manager": manager}},
+            "policies": [{"when": ["ChatDown"], "do": ["restart"], "at_most": "15s"}],
+        }
+        with daemon(tmp_path / "d", config):
+            wait_for(lambda: told.told("chat") == ["RemediationRunning"])
+            wait_for(lambda: suppressed(central) == {"ChatDown"})
+            time.sleep(QUIET + 2)
+            assert told.told("pages") == []
+
+            wait_for(lambda: "RemediationFailed" in told.told("pages"), within=60)
+            wait_for(lambda: "ChatDown" in told.told("pages"), within=60)
+
+
 def test_a_silence_of_alertmanager_is_held_by_the_node_also_while_alertmanager_is_away(
     tmp_path: Path, gpus: ScriptedGpus, config: dict[str, Any], central: servers.Server
 ) -> None:
