@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.acts import ACTING, Killed, Scripted, World, daemon_with, ends, kinds, run
+from tests.support.acts import ACTING, RULES, Killed, Scripted, World, daemon_with, ends, kinds, run
 from tests.support.system import VirtualClock
-from vllm_watchdog.watchdog.acting import Step
+from vllm_watchdog.watchdog.acting import ActCase, Step
+from vllm_watchdog.watchdog.cases import Case, Running
 from vllm_watchdog.watchdog.daemon import Daemon
 from vllm_watchdog.watchdog.errors import HttpError, SourceError
-from vllm_watchdog.watchdog.model import Command, Outcome
+from vllm_watchdog.watchdog.model import Alert, Command, Diagnosis, Outcome, Request
 from vllm_watchdog.watchdog.recording import Recording
 from vllm_watchdog.watchdog.replay import replay
 
@@ -400,7 +401,7 @@ def test_a_daemon_that_ends_lets_go_between_steps_and_the_next_one_goes_on(
 ) -> None:
     daemons: list[Daemon] = []
     world.takes["stop"] = 5.0
-    world.meanwhile["stop"] = lambda: daemons[0].foreman.leave(0.0)  # type: ignore[union-attr]
+    world.meanwhile["stop"] = lambda: daemons[0].foreman.workers.leave(0.0)  # type: ignore[union-attr]
     daemons.append(daemon_with(tmp_path, world, Scripted(world, plan(world))))
     run(daemons[0], 0.9, 0.9)
     first = list(world.did)
@@ -431,3 +432,120 @@ def test_a_run_with_acts_is_replayed_to_the_same_decisions(tmp_path: Path, world
     assert {"remediation_step", "service_mode_changed", "remediation_ended", "hold_file"} <= set(
         events
     )
+
+
+# Ways back
+
+
+LOWERING = """\
+mode: act
+services: {chat: {url: "http://chat", cards: ["0000:53:00"]}}
+policies: [{when: [Busy], do: [lower_frequency, page]}]
+"""
+
+
+def lowering(world: World) -> list[Scripted]:
+    class Lower(Scripted):
+        def plan(self, system: object, case: ActCase) -> Sequence[Step]:
+            self.cases.append(case)
+            return [world.step("restore" if case.back else "lower")]
+
+    return [Lower(world, [], "lower_frequency")]
+
+
+def test_what_was_lowered_is_given_back_when_its_alert_is_over(
+    tmp_path: Path, world: World
+) -> None:
+    daemon = daemon_with(tmp_path, world, *lowering(world), text=LOWERING, rules=CARD_RULES)
+    run(daemon, 0.9, 0.9, 0.9, 0.9)
+    lowered = list(world.did)
+
+    run(daemon, 0.1, 0.1)
+
+    assert lowered == ["lower"]
+    assert world.did == ["lower", "restore"]
+    assert ends(daemon) == [("lower_frequency", "done")] * 2
+    assert daemon.engine.healer.cases == {}
+
+
+CARD_RULES = """\
+groups:
+  - name: g
+    rules:
+      - alert: Busy
+        expr: load > 0.85
+        labels: {service: chat, card: "0000:53:00"}
+"""
+
+
+def test_what_was_lowered_is_given_back_after_a_crash(tmp_path: Path, world: World) -> None:
+    run(daemon_with(tmp_path, world, *lowering(world), text=LOWERING, rules=CARD_RULES),
+        0.9, 0.9, 0.9)  # fmt: skip
+
+    run(daemon_with(tmp_path, world, *lowering(world), text=LOWERING, rules=CARD_RULES), 0.9)
+
+    assert world.did == ["lower", "restore"]
+
+
+def test_what_was_lowered_is_given_back_when_the_daemon_stops(tmp_path: Path, world: World) -> None:
+    daemon = daemon_with(tmp_path, world, *lowering(world), text=LOWERING, rules=CARD_RULES)
+    daemon.scheduler.start()
+    run(daemon, 0.9, 0.9, 0.9)
+
+    daemon.stop(None)
+
+    assert world.did == ["lower", "restore"]
+
+
+def test_the_first_profile_comes_back_when_a_person_approves_it(
+    tmp_path: Path, world: World
+) -> None:
+    class Profile(Scripted):
+        def plan(self, system: object, case: ActCase) -> Sequence[Step]:
+            name = "fp16" if case.back else "int8"
+            return [world.step(name, sets={"profile": "" if case.back else name})]
+
+    text = ACTING.replace("restart, drain, page", "quantize, page").replace(
+        '{url: "http://chat"}',
+        '{url: "http://chat", profiles: {fp16: a.env, int8: b.env}, start_profile: fp16}',
+    )
+    daemon = daemon_with(tmp_path, world, Profile(world, [], "quantize"), text=text, rules=RULES)
+    healer = daemon.engine.healer
+    done = Request("quantize", BUSY, 1, "chat", "q-1", "device_memory", limit=60.0)
+    case = Case("chat", Diagnosis("chat", "device_memory", BUSY), 0.0, 0.0, ladder=("quantize", "page"),
+                mode="act", running=Running(done, 0.0, 2e9))  # fmt: skip
+    healer.cases["chat"] = case
+    daemon.inbox.outcome(Outcome(done, "done"))
+    run(daemon, *[0.1] * 500)
+    waiting = healer.cases["chat|back"].refusal
+
+    daemon.command(Command("approve", {"service": "chat"}, "ann"))
+    run(daemon, 0.1, 0.1)
+
+    assert waiting == "how many requests run is not known"
+    assert world.did == ["fp16"]
+    assert healer.standing.mode("chat").profile == ""
+    assert kinds(daemon, "page_sent") == []
+
+
+BUSY = Alert(
+    "g/Busy", (("alertname", "Busy"), ("service", "chat")), "firing", 0.0, 1.0, fired_at=0.0
+)
+
+
+def test_attempts_ends_and_times_are_series_of_the_daemon(tmp_path: Path, world: World) -> None:
+    world.takes["switch"] = 2.0
+    act = Scripted(world, [world.step("switch", moves_traffic=True), world.step("stop")])
+    daemon = daemon_with(tmp_path, world, act)
+
+    run(daemon, 0.9, 0.9, 0.9, 0.9)
+
+    found = {
+        dict(key)["__name__"].removeprefix("watchdog_remediation_"): value
+        for key, value, _ in daemon.engine.window.latest(daemon.engine.ms)
+        if dict(key)["__name__"].startswith("watchdog_remediation_")
+    }
+    assert found == {
+        "attempts_total": 1.0, "outcomes_total": 1.0, "refusals_total": 1.0,
+        "detection_seconds": 0.0, "moved_seconds": 7.0, "healthy_seconds": 12.0,
+    }  # fmt: skip

@@ -280,7 +280,7 @@ class Daemon:
     def stop(self, folder: Path | None) -> None:
         """Let acts go, end collectors and outlets, save the state."""
         if self.foreman is not None:
-            self.foreman.leave(LETTING_GO)
+            self.foreman.leave(self.engine, self.loaded.config.services, LETTING_GO)
         self.scheduler.stop()
         for outlet in self.outlets:
             outlet.stop(3.0)

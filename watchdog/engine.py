@@ -242,6 +242,7 @@ class Engine:
             for name, state in self.collectors.items()
             if not state.absent
         ]
+        samples += self.healer.tally.samples()
         if self.healer.people.current and self.window.owners("service_phase") <= {"watchdog"}:
             samples += [
                 Sample("service_phase", 1.0, (("phase", phase), ("service", service)))

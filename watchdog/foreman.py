@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .acting import ActCase, Remediation
+from .cases.ways_back import FREQUENCY
 from .config import Service
 from .engine import Engine
 from .intents import Intents
@@ -184,8 +185,15 @@ class Foreman:
             return "the service is not configured any more"
         return ""
 
-    def leave(self, timeout: float) -> None:
-        """The daemon ends."""
+    def leave(self, engine: Engine, services: Mapping[str, Service], timeout: float) -> None:
+        """The daemon ends: what was lowered only while it looks is given back, acts let go."""
+        owed = [case for case in engine.healer.cases.values()
+                if case.back and not case.ended and case.act == FREQUENCY]  # fmt: skip
+        for case in owed:
+            alert, cards = case.diagnosis.alert, case.diagnosis.cards
+            request = Request(FREQUENCY, alert, 1, case.service, f"{case.key}-stop", cards=cards,
+                              limit=timeout, back=True)  # fmt: skip
+            self.workers.take_back(self._case(request, engine, services.get(case.service)), timeout)
         self.workers.leave(timeout)
 
 

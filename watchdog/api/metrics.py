@@ -71,6 +71,18 @@ HELP = {
     "watchdog_outlet_refused_total": "Events or alerts that the other side refused for good.",
     "watchdog_outlet_sent_total": "Events or alerts delivered by an outlet.",
     "watchdog_outlet_up": "1 if an outlet's last delivery succeeded, 0 if it failed.",
+    "watchdog_remediation_attempts_total": "Acts that were let through, by act and service.",
+    "watchdog_remediation_detection_seconds": (
+        "From the first bad sample to the alert's firing, of the last act."
+    ),
+    "watchdog_remediation_healthy_seconds": (
+        "From the first bad sample to the end of the last act that helped."
+    ),
+    "watchdog_remediation_moved_seconds": (
+        "From the first bad sample until users no longer reached the sick instance."
+    ),
+    "watchdog_remediation_outcomes_total": "Ends of acts, by act and status.",
+    "watchdog_remediation_refusals_total": "Acts that the guard refused, by its first reason.",
     "watchdog_rule_evaluation_failures_total": "Rule evaluations that failed.",
     "watchdog_rule_missed_total": "Rule group evaluations skipped because one was late.",
     "watchdog_tick_duration_seconds": "Duration of the last tick.",

@@ -28,7 +28,7 @@ class Case:
     """``key``: the service, or the card or alert that makes a case of its own. ``ended``: how the
     ladder ended (done, cancelled, unknown, exhausted, or empty while it has not). ``seen`` is when
     the diagnosis was last made; ``refused`` the last refusal, told once. ``back``: nothing is sick,
-    but what an act changed shall be taken back in time."""
+    but what an act changed shall be taken back in time; ``due``: at once."""
 
     key: str
     diagnosis: Diagnosis
@@ -49,6 +49,7 @@ class Case:
     refusal: str = ""
     would: bool = False
     back: bool = False
+    due: bool = False
     checks: tuple[tuple[str, str], ...] = ()
     done: list[tuple[str, str]] = field(default_factory=list)
 
@@ -68,7 +69,7 @@ class Case:
         """What cooldown and attempts count: service and cause, or the alert where there is none."""
         cause = self.diagnosis.cause
         what = self.diagnosis.alert.name if cause == "none" else cause
-        return f"{self.service or self.key}|{what}"
+        return f"{self.service or self.key}|{what}" + ("|back" if self.back else "")
 
     @property
     def act(self) -> str:
@@ -115,7 +116,7 @@ def diagnosis_of(doc: Mapping[str, Any]) -> Diagnosis:
 
 _PLAIN = (
     "key", "opened", "seen", "policy", "mode", "within", "at_most", "rung", "attempt", "ended",
-    "ended_at", "paged", "refused", "refusal", "would", "back",
+    "ended_at", "paged", "refused", "refusal", "would", "back", "due",
 )  # fmt: skip
 
 

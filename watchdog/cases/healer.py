@@ -17,6 +17,7 @@ from ..guard import Guard, Judgement
 from ..model import Alert, Command, Diagnosis, Event, Inputs, Json, Request, Verdict, labelset
 from ..policies import Bound, effective, first_match
 from ..roles import effective as effective_service
+from . import ways_back
 from .case import CARD_CAUSES, Case, case_of, case_state
 from .commands import take
 from .ladders import Ladders, Word
@@ -24,6 +25,7 @@ from .people import Operation, Operations
 from .settings import Healing
 from .sight import Sight
 from .standing import Standing
+from .tally import Tally
 from .telling import Notices, case_event, opened, where
 
 GRACE = 60.0  # seconds that a case outlives its alert, so that a gap in the readings opens none
@@ -50,7 +52,10 @@ class Healer:
         self.notices = Notices(own)
         self.events: deque[Noted] = deque(maxlen=EVENTS)
         self._explained: dict[tuple[str, Any], float] = {}
-        self.ladders = Ladders(healing, self.guard, self.people, self.notices)
+        self.tally = Tally()
+        self.ladders = Ladders(
+            healing, self.guard, self.people, self.notices, self.standing, self.tally
+        )
 
     def configure(self, healing: Healing) -> None:
         """Take over other settings; open cases go on, under what now holds for them."""
@@ -94,16 +99,41 @@ class Healer:
     def hear(self, inputs: Inputs, now: float) -> Word:
         """Take in what acts report, people ask and sources tell; before anything is judged."""
         word = Word()
-        for outcome in inputs.outcomes:
-            self.ladders.outcome(self.cases.values(), outcome, now, word)
         for command in inputs.commands:
-            self._command(command, now, word)
+            if command.verb == "mode":  # what a step of an act changed comes before the act's end
+                self._command(command, now, word)
+        for outcome in inputs.outcomes:
+            of = self._running(outcome.request.id)
+            self.ladders.outcome(list(self.cases.values()), outcome, now, word)
+            if of is not None and outcome.status == "done":
+                self._owe(of, outcome.request, now)
+        for command in inputs.commands:
+            if command.verb != "mode":
+                self._command(command, now, word)
         for batch in inputs.batches:
             for event in batch.events:
                 self._note(event, now)
         word.events += self.standing.remind(self._held_up(now), now)
         self.changed = self.changed or bool(inputs.outcomes or inputs.commands)
         return word
+
+    def _running(self, request: str) -> Case | None:
+        """The case whose act is under way by this name."""
+        for case in self.cases.values():
+            if case.running is not None and case.running.request.id == request:
+                return case
+        return None
+
+    def _owe(self, case: Case, request: Request, now: float) -> None:
+        """What an act changed for a time shall be taken back."""
+        settings = self.configured.services.get(request.service)
+        back = settings is not None and settings.start_profile is not None
+        if request.back or request.remediation not in ways_back.ACTS:
+            return
+        if request.remediation == ways_back.PROFILE and not back:
+            return
+        case = ways_back.owed(case, request.remediation, now)
+        self.cases[case.key] = case
 
     def _held_up(self, now: float) -> dict[str, str]:
         """What a person holds healing up with, by scope."""
@@ -130,7 +160,8 @@ class Healer:
         ordered = sorted(self.cases.values(), key=_urgency)
         self.ladders.watch_breaker(sight, facts, ordered, present, word)
         for case in ordered:
-            self.ladders.advance(sight, facts, case, word, current=case.key in present)
+            current = case.back or case.key in present
+            self.ladders.advance(sight, facts, case, word, current=current)
 
     def facts(self, sight: Sight) -> Facts:
         """What a diagnosis rests on, as of this tick."""
@@ -170,6 +201,10 @@ class Healer:
         word.events += self.standing.take(command, now)
         if command.verb in ("mode", "observe", "resume"):
             self._settle()
+        of = self._running(command.who) if command.verb == "mode" else None
+        moved = command.args.get("moved")
+        if of is not None and of.running is not None and isinstance(moved, float | int):
+            self._moved(of, of.running.request, float(moved), word)
         if command.verb == "journal":
             self._journal(command.args, now, word)
         if command.verb == "cancel":
@@ -179,6 +214,15 @@ class Healer:
                 if named and case.running is None and not case.ended:
                     self.ladders.end(case, "cancelled", now)
                     word.events.append(case_event("case_cancelled", case, "a person cancelled"))
+
+    def _moved(self, case: Case, request: Request, at: float, word: Word) -> None:
+        """Users no longer reach the sick instance."""
+        seconds = self.tally.moved(request, at)
+        text = f"traffic of {where(case)} moved {seconds:.1f} s after the first bad sample"
+        word.events.append(
+            case_event("traffic_moved", case, text, remediation=request.remediation,
+                       request=request.id, seconds=seconds)
+        )  # fmt: skip
 
     def _journal(self, args: Json, now: float, word: Word) -> None:
         """Whether intents can be written; those that could not be are withdrawn."""
@@ -287,7 +331,11 @@ class Healer:
         """Close the cases whose alerts are gone."""
         for key, case in list(self.cases.items()):
             gone = key not in present and case.running is None
-            if gone and (case.ended == "done" or sight.now - case.seen >= GRACE):
+            rests = ways_back.KEPT if case.back else GRACE
+            if case.back and not case.ended:
+                continue
+            since = case.ended_at if case.back else case.seen
+            if gone and (case.ended == "done" or sight.now - since >= rests):
                 del self.cases[key]
                 if not case.ended and case.attempt:
                     self.guard.ledger.end(case.counted_by, sight.now)
@@ -310,6 +358,7 @@ class Healer:
                 continue
             request = Request(policy.ladder[0], alert, 1, diagnosis.service)
             word.refusals.append(Verdict(request, False, "explained", (("explained", False),)))
+            self.tally.refused(word.refusals[-1])
             text = f"{alert.name} is explained by {diagnosis.cause} ({diagnosis.alert.name})"
             labels = labelset({"service": diagnosis.service, "alertname": alert.name})
             fields = {"reason": "explained", "remediation": policy.ladder[0]}
@@ -337,7 +386,7 @@ class Healer:
         """Take up what ``dump`` gave. Raises KeyError, TypeError, ValueError."""
         if doc["version"] != 2:
             raise ValueError("saved cases of another version")
-        self.standing = Standing.of(doc["standing"])
+        self.standing = self.ladders.standing = Standing.of(doc["standing"])
         self.ladders.number = int(doc["number"])
         self.guard.restore(doc["guard"])
         self.people.restore(doc["people"])
@@ -353,6 +402,7 @@ class Healer:
         self.standing.forced = self.guard.unwritable = ""
         for case in self.cases.values():
             case.seen = now
+            case.due = case.back
         self._settle()
 
 

@@ -18,7 +18,10 @@ from .people import Operations
 from .proving import unknown, unproved
 from .settings import Healing
 from .sight import Sight
+from .standing import Standing
+from .tally import Tally
 from .telling import Notices, case_event, where
+from .ways_back import FREQUENCY, waits
 
 SETTLE = 120.0  # seconds after an act that helped in which the alerts may linger
 OVERDUE = 60.0  # seconds past an act's deadline after which its result counts as unknown
@@ -42,6 +45,8 @@ class Ladders:
     guard: Guard
     people: Operations
     notices: Notices
+    standing: Standing = field(default_factory=Standing)
+    tally: Tally = field(default_factory=Tally)
     number: int = 0
 
     def examine(self, sight: Sight, facts: Facts, case: Case) -> Judgement:
@@ -80,6 +85,8 @@ class Ladders:
         other = _other(operation.word, operation.who) if operation is not None else ""
         if not other and kind == "restart" and own is not None and own.operation == "start":
             other = "the server is starting"
+        if case.back:
+            return self._asked_back(sight, facts, case, kind, other), Destination()
         asked = Asked(
             act,
             kind,
@@ -96,6 +103,23 @@ class Ladders:
             precondition=unproved(sight, diagnosis, own, act, moves_traffic=kind == "traffic"),
         )
         return asked, leads
+
+    def _asked_back(self, sight: Sight, facts: Facts, case: Case, kind: Kind, other: str) -> Asked:
+        """The way back of an act: nothing is sick, so no fault is proved again."""
+        approved = self.guard.approvals.get(case.key, 0.0) > sight.now
+        mode = self.standing.mode(case.service)
+        return Asked(
+            case.act,
+            kind,
+            case.service,
+            case.counted_by,
+            case.key,
+            case.diagnosis.alert,
+            case.mode,
+            undoing=case.act == FREQUENCY,
+            other=other,
+            precondition=waits(sight, facts, case, mode, approved=approved),
+        )
 
     def _warm(self, sight: Sight, alert: Alert) -> bool:
         return self.healing.warm or sight.warm(alert)
@@ -149,10 +173,13 @@ class Ladders:
     def _start(self, case: Case, asked: Asked, leads: Destination, now: float, word: Word) -> None:
         """The guard let it through: count it, then ask for it."""
         guard, act = self.guard, case.act
-        if case.rung == 0 or case.attempt == 0:
+        if asked.undoing:
+            case.attempt = 1
+        elif case.rung == 0 or case.attempt == 0:
             guard.ledger.begin(case.counted_by, now)
             case.attempt = guard.ledger.attempts(case.counted_by, now, guard.limits.per)
-        guard.ledger.act(now, traffic=asked.kind == "traffic")
+        if not asked.undoing:
+            guard.ledger.act(now, traffic=asked.kind == "traffic")
         self.number += 1
         name = f"{case.service or case.key.replace('|', '-')}-{round(now * 1000)}-{self.number}"
         limit = case.at_most or ACTS[act].deadline
@@ -177,6 +204,7 @@ class Ladders:
         guard.approvals.pop(case.key, None)
         self.notices.running(case, act, now, deadline)
         word.requests.append(request)
+        self.tally.asked(request)
         word.events.append(
             case_event(
                 "remediation_requested",
@@ -201,6 +229,9 @@ class Ladders:
     ) -> None:
         """Tell a refusal once; page where it will not end by itself."""
         reason, text = judgement.reason, judgement.text
+        if case.back:
+            case.refusal = text  # it waits; nobody is told of each thing that it waits for
+            return
         if reason == "mode" and case.mode == "observe":
             self._shadow(case, asked, judgement.without("mode"), now, word)
         if reason != case.refused:
@@ -208,6 +239,7 @@ class Ladders:
             passed = tuple((name, not against) for name, against in judgement.checks)
             request = Request(case.act, case.diagnosis.alert, case.attempt + 1, case.service)
             word.refusals.append(Verdict(request, False, reason, passed))
+            self.tally.refused(word.refusals[-1])
             word.events.append(
                 case_event("remediation_refused", case, f"no {case.act} for {where(case)}: {text}",
                            remediation=case.act, reason=reason, checks=dict(judgement.checks))
@@ -282,6 +314,7 @@ class Ladders:
         name = outcome.request.id
         case = next((c for c in cases if c.running and c.running.request.id == name), None)
         self.guard.running.pop(name, None)
+        healthy = self.tally.ended(outcome, now)
         if case is None or case.running is None:
             word.events.append(_late(outcome))
             return
@@ -297,13 +330,16 @@ class Ladders:
         severity = "info" if status in ("done", "cancelled") else "warning"
         word.events.append(
             case_event("remediation_ended", case, text, severity, status=status,
-                       remediation=act, request=outcome.request.id)
+                       remediation=act, request=outcome.request.id, seconds=outcome.duration,
+                       seconds_to_healthy=healthy)
         )  # fmt: skip
         if status in ("done", "cancelled"):
             self.end(case, status, now)
         elif status == "unknown":
             self.end(case, "unknown", now)
             self._page(case, act, "nobody knows how it ended", now, word)
+        elif case.back and status == "declined":
+            case.refusal = outcome.detail
         else:
             case.rung += 1
             case.refused = ""

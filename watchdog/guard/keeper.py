@@ -29,7 +29,8 @@ themselves."""
 @dataclass(frozen=True, slots=True)
 class Asked:
     """An act that somebody wants to start. ``key`` is what attempts are counted by; ``first`` says
-    that a ladder begins with it. The texts are reasons to refuse, empty where there is none."""
+    that a ladder begins with it, ``undoing`` that it only takes back what we did, so that no count
+    holds it. The texts are reasons to refuse, empty where there is none."""
 
     act: str
     kind: Kind
@@ -39,6 +40,7 @@ class Asked:
     alert: Alert
     mode: Mode
     first: bool = True
+    undoing: bool = False
     explained: str = ""
     destination: str = ""
     other: str = ""
@@ -164,7 +166,7 @@ class Guard:
         return f"{asked.alert.name} is silenced" if silenced else ""
 
     def _breaker(self, asked: Asked) -> str:
-        if asked.kind in ("traffic", "page") or self.breaker.opened is None:
+        if asked.kind in ("traffic", "page") or asked.undoing or self.breaker.opened is None:
             return ""
         return f"the breaker is open: {self.breaker.why}"
 
@@ -179,7 +181,7 @@ class Guard:
         return ""
 
     def _attempts(self, asked: Asked, now: float) -> str:
-        if asked.kind == "page" or not asked.first:
+        if asked.kind == "page" or asked.undoing or not asked.first:
             return ""
         limits = self.limits
         count = self.book(asked.mode).attempts(asked.key, now, limits.per)
@@ -188,14 +190,14 @@ class Guard:
         return f"tried {count} times within {limits.per:g} s"
 
     def _cooldown(self, asked: Asked, now: float) -> str:
-        if asked.kind == "page" or not asked.first:
+        if asked.kind == "page" or asked.undoing or not asked.first:
             return ""
         limits, book = self.limits, self.book(asked.mode)
         until = book.rests_until(asked.key, now, limits.cooldown, limits.per)
         return f"cooling down for another {until - now:.0f} s" if now < until else ""
 
     def _budget(self, asked: Asked, now: float) -> str:
-        if asked.kind == "page":
+        if asked.kind == "page" or asked.undoing:
             return ""
         most, per = self.limits.node
         traffic = asked.kind == "traffic"
@@ -204,7 +206,8 @@ class Guard:
         return f"the {what} budget of {most} in {per:g} s is spent" if spent >= most else ""
 
     def _fleet(self, asked: Asked) -> str:
-        if asked.kind not in ("device", "restart") or self.limits.fleet is None or self.fleet:
+        held = asked.kind in ("device", "restart") and not asked.undoing
+        if not held or self.limits.fleet is None or self.fleet:
             return ""
         return "the fleet's coordinator did not grant it"
 

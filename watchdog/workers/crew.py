@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..acting import ActCase, Remediation
 from ..intents import Intent, StepRow
 from ..model import Outcome, OutcomeStatus
+from ..scheduler import Inbox
 from .carrying import Carrying
 from .tools import Tools
 from .words import StopWord
@@ -109,6 +110,21 @@ class Workers:
         end = self.tools.system.clock.mono() + timeout
         for each in threads:
             each.join(max(end - self.tools.system.clock.mono(), 0.0))
+
+    def take_back(self, case: ActCase, timeout: float) -> None:
+        """Carry a way back out at once, for at most ``timeout`` seconds: the daemon ends."""
+        remediation = self._remediations.get(case.request.remediation)
+        if remediation is None:
+            return
+        tools = replace(self.tools, intents=None, inbox=Inbox(), leaving=threading.Event())
+        carrying = Carrying(tools, remediation, case, StopWord(), timeout)
+
+        def run() -> None:
+            carrying.run()
+
+        made = self._spawn(f"act {case.request.id}", run)
+        if made is not None:
+            made.join(timeout)
 
     # After a start
 

@@ -1,0 +1,61 @@
+"""Ways back: what an act changed for a time is taken back when its reason is gone.
+
+Says when one is due; whether it may start is the guard's to say, as of any act.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..diagnosis import Facts
+from ..model import ServiceMode
+from ..policies import PAGE
+from .case import Case
+from .proving import LOW_TRAFFIC
+from .sight import Sight
+
+STABLE = 1800.0  # seconds without a case after which the first profile may be tried again
+KEPT = 3600.0  # seconds for which a way back that failed is remembered
+FREQUENCY, PROFILE = "lower_frequency", "quantize"
+ACTS = (FREQUENCY, PROFILE)
+
+
+def owed(case: Case, act: str, now: float) -> Case:
+    """The case of the way back of an act that a case ended with."""
+    return Case(
+        f"{case.key}|back",
+        replace(case.diagnosis, evidence=(f"{act} was done",), explains=()),
+        now,
+        now,
+        policy=case.policy,
+        ladder=(act, PAGE),
+        mode=case.mode,
+        back=True,
+    )
+
+
+def waits(sight: Sight, facts: Facts, case: Case, mode: ServiceMode, *, approved: bool) -> str:
+    """What the way back waits for; empty when it is due."""
+    if case.act == FREQUENCY:
+        return _idle(sight, case)
+    if approved or case.act != PROFILE:
+        return ""
+    left = STABLE - (sight.now - max(mode.since, case.opened))
+    if left > 0:
+        return f"stable for another {left:.0f} s first"
+    service = facts.services.get(case.service)
+    if service is None or service.pending is None:
+        return "how many requests run is not known"
+    if service.pending > LOW_TRAFFIC:
+        return f"{service.pending:g} requests run or wait: not at low load"
+    return "its users would notice the restart: a person approves it"
+
+
+def _idle(sight: Sight, case: Case) -> str:
+    """Whether every card still idles; after a restart of the daemon nothing is kept lowered."""
+    if case.due:
+        return ""
+    name = case.diagnosis.alert.name
+    idle = {dict(alert.labels).get("card") for alert in sight.firing if alert.name == name}
+    busy = [card for card in case.diagnosis.cards if card not in idle]
+    return "" if busy or not case.diagnosis.cards else "its cards still idle"
