@@ -1,79 +1,90 @@
-"""What every act keeps: its name, a sentence, steps that can be journaled and walked again."""
+"""What every remediation promises: a name, an effect, a plan that is the same twice, steps with an end."""
 
 from __future__ import annotations
 
+import ast
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from tests.support.healing.node import INCLUDE, OWN, SPARE, Node, case_of, service
+from tests.support.system import fake_system
 from vllm_watchdog.remediations import REMEDIATIONS
 from vllm_watchdog.watchdog.acting import ActCase, Remediation
-from vllm_watchdog.watchdog.config import Act
+from vllm_watchdog.watchdog.config import parse
+from vllm_watchdog.watchdog.config.models import Act
+from vllm_watchdog.watchdog.guard import ACTS
+from vllm_watchdog.watchdog.model import Alert, Request, ServiceMode, labelset
 
-CAUSES = ("engine_dead", "engine_stalled", "device_memory", "fragmentation", "card_lost", "none")
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    made = Node(tmp_path)
-    made.write(INCLUDE, "server 127.0.0.1:8000;\n")
-    for name in ("fp16", "int8"):
-        made.write(f"/etc/w/{name}.env", f"MODEL=/models/{name}\n")
-    made.clock.advance(60)
-    return made
-
-
-def case(node: Node, cause: str) -> ActCase:
-    profiles = {name: f"/etc/w/{name}.env" for name in ("fp16", "int8")}
-    own = service(profiles=profiles, start_profile="fp16")
-    sick = (OWN,) if cause == "card_lost" else ()
-    return case_of(node, own, cause, sick=sick, spares=(SPARE,))
-
-
-def test_every_act_of_a_policy_is_there_under_its_name() -> None:
-    assert set(REMEDIATIONS) == set(get_args(Act))
-    assert all(name == act.name for name, act in REMEDIATIONS.items())
+FOLDER = Path(__file__).parents[2] / "remediations"
+SERVICE = """
+services:
+  chat:
+    url: http://127.0.0.1:8000
+    cards: ["0000:53:00"]
+    spares: ["0000:75:00"]
+    standby: {url: "http://127.0.0.1:8001", manager: {systemd: b.service}, cards: ["0000:64:00"]}
+    manager: {systemd: a.service}
+    front: {nginx: /etc/vllm-watchdog/chat.conf, url: "http://127.0.0.1:80"}
+    profiles: {fp16: /p/fp16.env, int8: /p/int8.env}
+    start_profile: fp16
+"""
+HOSTILE = "$(touch /tmp/pwned); `id`"
 
 
-@pytest.mark.parametrize("act", REMEDIATIONS.values(), ids=lambda act: act.name)
-def test_an_act_says_in_a_sentence_what_it_changes(act: Remediation) -> None:
+def case(name: str, tmp_path: Path, standby: bool = True, back: bool = False) -> ActCase:
+    labels = labelset(
+        {"alertname": "Any", "service": "chat", "card": "0000:53:00", "text": HOSTILE}
+    )
+    alert = Alert("g/Any", labels, "firing", 0.0, 1.0, (("summary", HOSTILE),))
+    request = Request(name, alert, 1, "chat", "chat-1", "device_memory", ("0000:53:00",),
+                      () if standby else ("0000:75:00",), standby, 600.0, back)  # fmt: skip
+    settings = parse(SERVICE, "w.yaml").services["chat"]
+    return ActCase(request, "chat", settings, ServiceMode(), ("0000:53:00",), ("0000:53:00",),
+                   request.spares, 1_700_000_000.0, tmp_path, {"0000:53:00": "nvidia"})  # fmt: skip
+
+
+def test_every_act_of_the_configuration_is_one_and_no_other_is() -> None:
+    assert set(REMEDIATIONS) == set(get_args(Act)) == set(ACTS)
+
+
+@pytest.mark.parametrize("name", sorted(REMEDIATIONS))
+def test_it_says_in_one_sentence_what_it_changes(name: str) -> None:
+    act = REMEDIATIONS[name]
+
     assert isinstance(act, Remediation)
-    assert len(act.effect.split()) > 4
+    assert act.name == name
+    assert 10 < len(act.effect) < 200
+    assert "\n" not in act.effect
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@pytest.mark.parametrize("act", REMEDIATIONS.values(), ids=lambda act: act.name)
-def test_a_plan_looks_only_and_is_the_same_again(node: Node, act: Remediation, cause: str) -> None:
-    before = {path: path.read_bytes() for path in node.root.rglob("*") if path.is_file()}
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("standby", [True, False])
+@pytest.mark.parametrize("name", sorted(REMEDIATIONS))
+def test_its_plan_is_the_same_twice_and_every_step_ends(
+    name: str, standby: bool, back: bool, tmp_path: Path
+) -> None:
+    system = fake_system(root=tmp_path)
+    one = case(name, tmp_path, standby, back)
 
-    first = [step.name for step in act.plan(node.system, case(node, cause))]
-    again = [step.name for step in act.plan(node.system, case(node, cause))]
+    first = REMEDIATIONS[name].plan(system, one)
+    second = REMEDIATIONS[name].plan(system, replace(one))
 
-    assert first == again
-    assert len(first) == len(set(first))
-    after = {path: path.read_bytes() for path in node.root.rglob("*") if path.is_file()}
-    assert after == before
-    assert node.log == []
-
-
-@pytest.mark.parametrize("cause", CAUSES)
-@pytest.mark.parametrize("act", REMEDIATIONS.values(), ids=lambda act: act.name)
-def test_a_precheck_looks_only(node: Node, act: Remediation, cause: str) -> None:
-    before = {path: path.read_bytes() for path in node.root.rglob("*") if path.is_file()}
-
-    act.precheck(node.system, case(node, cause))
-
-    after = {path: path.read_bytes() for path in node.root.rglob("*") if path.is_file()}
-    assert after == before
-    assert node.log == []
+    names = [step.name for step in first]
+    assert names == [step.name for step in second]
+    assert len(set(names)) == len(names)
+    assert all(0 < step.deadline <= 3600 for step in first)
+    assert all(0 < step.poll <= 5 for step in first)
+    assert not any(HOSTILE in step.name for step in first)
 
 
-@pytest.mark.parametrize("act", REMEDIATIONS.values(), ids=lambda act: act.name)
-def test_every_step_has_a_deadline_and_a_name_for_people(node: Node, act: Remediation) -> None:
-    for step in act.plan(node.system, case(node, "engine_stalled")):
-        assert step.deadline > 0
-        assert step.poll > 0
-        assert step.name.strip() == step.name != ""
-        assert set(step.sets) <= {"serving", "front", "profile", "cards", "standby_cards"}
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda p: p.name)
+def test_it_neither_sleeps_nor_looks_at_texts_of_the_alert(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    called = {node.func.attr for node in ast.walk(tree)
+              if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}  # fmt: skip
+
+    assert "sleep" not in called
+    assert not re.search(r"alert\.(labels|annotations)", path.read_text())
