@@ -193,6 +193,24 @@ def test_a_persons_word_ends_the_act_on_the_service(
     assert "page_sent" not in kinds(daemon)
 
 
+@pytest.mark.parametrize(("name", "status"), [("chat|Busy", "cancelled"), ("node|Other", "done")])
+def test_a_cancel_is_about_the_case_that_it_names(
+    tmp_path: Path, world: World, name: str, status: str
+) -> None:
+    daemons: list[Daemon] = []
+    world.meanwhile["stop"] = lambda: daemons[0].command(
+        Command("cancel", {"service": "", "id": name})
+    )
+    daemon = daemon_with(
+        tmp_path, world, Scripted(world, [world.step("stop"), world.step("start")])
+    )
+    daemons.append(daemon)
+
+    run(daemon, 0.9, 0.9, 0.9)
+
+    assert ends(daemon) == [("restart", status)]
+
+
 def test_a_word_about_another_service_leaves_the_act_alone(tmp_path: Path, world: World) -> None:
     daemons: list[Daemon] = []
     world.meanwhile["stop"] = lambda: daemons[0].command(Command("pause", {"service": "other"}))

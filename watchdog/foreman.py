@@ -5,6 +5,7 @@ intents are on the disk, settles what an earlier run left, and passes people's w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from .acting import ActCase, Remediation
 from .cases.ways_back import FREQUENCY
@@ -41,6 +42,7 @@ class Foreman:
         self._begun = tools.system.clock.mono()
         self._anew = 0
         self._refused: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
 
     # Before a tick
 
@@ -48,8 +50,9 @@ class Foreman:
         """What the engine must hear of before it decides: the hold file, a journal that cannot be
         written or was begun anew."""
         guard = engine.healer.guard
-        if self.tools.held != guard.held:
-            self.tools.inbox.command(Command("hold", {"present": self.tools.held}, "the hold file"))
+        held = self.tools.held
+        if held != guard.held:
+            self.tools.inbox.command(Command("hold", {"present": held}, "the hold file"))
         if (error or "") != guard.unwritable:
             self.tools.inbox.command(Command("journal", {"error": error or ""}))
         if self._journal.begun_anew > self._anew:
@@ -77,6 +80,7 @@ class Foreman:
     def cases(self, requests: Iterable[Request], engine: Engine,
               services: Mapping[str, Service]) -> list[ActCase]:  # fmt: skip
         """The cases of what the engine asks for; to page a person is no act on the node."""
+        self._remember_keys(engine)
         return [
             self._case(request, engine, services.get(request.service))
             for request in requests
@@ -143,8 +147,24 @@ class Foreman:
         """A person's word wins at once, also against an act under way."""
         for command in commands:
             if command.verb in HALTING:
-                service = str(command.args.get("service") or "")
-                self.workers.halt(service, f"{command.who or 'a person'}: {command.verb}")
+                why = f"{command.who or 'a person'}: {command.verb}"
+                self.workers.halt(partial(self._meant, command), why)
+
+    def _meant(self, command: Command, case: ActCase) -> bool:
+        """Whether a person's word is about an act: the one named, else all of a service, or all."""
+        service, named = (str(command.args.get(key) or "") for key in ("service", "id"))
+        if named:
+            key = self._keys.get(case.request.id, "")
+            return named in (key, case.request.id, case.name)
+        return service in ("", case.name)
+
+    def _remember_keys(self, engine: Engine) -> None:
+        """Which case each act under way answers: people name acts by their cases."""
+        self._keys = {
+            case.running.request.id: case.key
+            for case in engine.healer.cases.values()
+            if case.running is not None
+        }
 
     # The beginning and the end of a run
 
@@ -155,6 +175,7 @@ class Foreman:
             intents, unreadable = self._intents.unheard()
         except JournalError:
             return []
+        self._remember_keys(engine)
         known = {intent.case.request.id for intent in intents}
         for case in engine.healer.cases.values():
             if case.running is not None and case.running.request.id not in known:

@@ -92,11 +92,11 @@ class Workers:
     def _never(self, case: ActCase, status: OutcomeStatus, why: str) -> None:
         self.tools.end(Outcome(case.request, status, why))
 
-    def halt(self, service: str, why: str) -> None:
-        """A person's word to the acts on a service, or to all where ``service`` is empty."""
+    def halt(self, meant: Callable[[ActCase], bool], why: str) -> None:
+        """A person's word to the acts that are meant."""
         with self._lock:
             for act in self._acts.values():
-                if service in ("", act.case.name):
+                if meant(act.case):
                     act.word.say(why)
 
     def leave(self, timeout: float) -> None:
