@@ -10,32 +10,27 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .acting import ActCase, Remediation
-from .assembly import check_names, rule_files
 from .cases import healing
-from .config import Config
 from .daybook import MAX_UNWRITTEN, Daybook
 from .documents import json_of
-from .engine import Engine, EngineSettings
-from .errors import ConfigError, Problem
+from .engine import Engine
 from .foreman import HALTING, Foreman
 from .inventory import Pins
 from .journal import Journal, JournalError
 from .labeller import Labeller
+from .loading import Loaded, engine_settings, prepare, static_labels
 from .model import Batch, Command, Decisions, Event, Inputs, Tick
 from .outlets import Outlet
-from .policies import alert_names
-from .policies import check as check_policies
-from .recording import Manifest, Recorder
-from .rulepack import Group
-from .rulepack import load as load_rules
+from .recording import Recorder
 from .scheduler import Inbox, Scheduler
 from .schedules import Schedules
 from .system import System
+from .tape import Tape
 from .version import version
 from .watching import Seen, Watching
 from .workers import Tools
@@ -48,43 +43,10 @@ LOOK_EVERY = 30.0  # seconds between two looks for servers that came or went
 PRUNE_EVERY = 600.0
 JOURNAL_BYTES = 512 * 1024 * 1024
 JOURNAL_AGE = 14 * 86400.0
-LETTING_GO = 3.0  # seconds at the end in which acts may come to their next step
 
 Log = Callable[..., object]
 LEVELS = {"info": "info", "warning": "warning", "critical": "error"}
 _UNUSABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A configuration with all that is read along with it."""
-
-    config: Config
-    groups: tuple[Group, ...]
-    files: tuple[Path, ...]
-    text: str = ""
-    warnings: tuple[Problem, ...] = ()
-
-
-def prepare(config: Config, text: str = "") -> Loaded:
-    """Read the rule files of a configuration. Raises ConfigError with every error."""
-    problems = check_names(config)
-    try:
-        pack = load_rules(rule_files(config), config.rules.groups)
-    except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from error
-    problems += check_policies(config, alert_names(pack.groups))
-    if problems:
-        raise ConfigError(problems)
-    files = tuple(dict.fromkeys(Path(group.file) for group in pack.groups))
-    return Loaded(config, pack.groups, files, text, pack.warnings)
-
-
-def static_labels(config: Config, host: str) -> dict[str, str]:
-    """``job`` and ``instance`` as the central scrape gives them."""
-    name, port = config.listen
-    shown = host if name in ("0.0.0.0", "::", "127.0.0.1", "localhost", "::1") else name  # noqa: S104
-    return {"job": "vllm-watchdog", "instance": f"{shown}:{port}", **config.labels}
 
 
 class Daemon:
@@ -94,12 +56,12 @@ class Daemon:
         self.system, self.loaded, self.labels, self.log = system, loaded, dict(labels), log
         self.lock = threading.RLock()
         self.inbox = Inbox()
-        self.recorder: Recorder | None = None
         self.outlets: list[Outlet] = []
         self.watching = Watching(
             system, self.inbox, self.labels, log, self._tell, loaded.config.services
         )
         self.daybook = Daybook(log, self._tell)
+        self.tape = Tape(self._tell)
         self.foreman: Foreman | None = None
         self.engine = self._new_engine()
         self.last_tick: Tick | None = None
@@ -110,13 +72,13 @@ class Daemon:
         self._mono0, self._wall0 = system.clock.mono(), system.clock.wall()
         self._number = 0
         self._due: dict[str, float] = {}
-        self._recordings = 0
-        self._first_recording: Path | None = None
         self._own_events: deque[Event] = deque()
 
     def _new_engine(self) -> Engine:
         config = self.loaded.config
-        return Engine(_settings(config, self.labels), self.loaded.groups, healing=healing(config))
+        return Engine(
+            engine_settings(config, self.labels), self.loaded.groups, healing=healing(config)
+        )
 
     # Parts that others ask for
 
@@ -138,6 +100,15 @@ class Daemon:
     def journal_errors(self) -> int:
         """How many writes of the journal failed."""
         return self.daybook.errors
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """What records the run, if anything does."""
+        return self.tape.recorder
+
+    @recorder.setter
+    def recorder(self, recorder: Recorder | None) -> None:
+        self.tape.recorder = recorder
 
     @property
     def scheduler(self) -> Scheduler:
@@ -218,29 +189,13 @@ class Daemon:
         """Take over another configuration between two ticks; unchanged rules keep their alerts."""
         self.watching.reload(self.loaded.config, loaded.config)
         with self.lock:
-            self.engine.settings = _settings(loaded.config, self.labels)
+            self.engine.settings = engine_settings(loaded.config, self.labels)
             self.engine.replace_rules(loaded.groups)
             self.engine.replace_healing(healing(loaded.config))
         self.loaded = loaded
         self._schedules = Schedules(loaded.config.schedules)
-        self._record_anew()
+        self.tape.begin_anew(loaded, self.engine, self.system.clock.wall())
         self._tell("configuration_reloaded", "the configuration was reloaded")
-
-    def _record_anew(self) -> None:
-        """A recording holds one configuration: go on in a folder of its own beside the last."""
-        if self.recorder is None:
-            return
-        self.recorder.close()
-        first = self._first_recording = self._first_recording or self.recorder.folder
-        folder = self.recorder.folder
-        self.recorder = None
-        while folder.exists():
-            self._recordings += 1
-            folder = first.with_name(f"{first.name}.{self._recordings}")
-        try:
-            self.record(folder)
-        except OSError as error:
-            self._recording_ended(folder, error)
 
     def summary(self) -> str:
         """One line for the service manager."""
@@ -249,24 +204,7 @@ class Daemon:
 
     def record(self, folder: Path) -> None:
         """Record from now on. Raises ConfigError when the folder holds a recording, OSError."""
-        names = [f"{n:02d}-{path.name}" for n, path in enumerate(self.loaded.files)]
-        settings = self.engine.settings
-        manifest = Manifest(
-            version(),
-            self.system.clock.wall(),
-            settings.interval,
-            settings.stale_after,
-            self.loaded.config.rules.groups,
-            settings.urgent,
-            dict(settings.labels),
-            tuple(names),
-            dict(settings.external_labels),
-        )
-        files = [
-            (name, path.read_bytes()) for name, path in zip(names, self.loaded.files, strict=True)
-        ]
-        state = self.engine.dump() if self.engine.warm else None
-        self.recorder = Recorder(folder, manifest, self.loaded.text, files, state)
+        self.tape.begin(folder, self.loaded, self.engine, self.system.clock.wall())
 
     def start(self) -> None:
         """Start the collectors; what cannot be carried out is not decided either."""
@@ -280,14 +218,13 @@ class Daemon:
     def stop(self, folder: Path | None) -> None:
         """Let acts go, end collectors and outlets, save the state."""
         if self.foreman is not None:
-            self.foreman.leave(self.engine, self.loaded.config.services, LETTING_GO)
+            self.foreman.leave(self.engine, self.loaded.config.services)
         self.scheduler.stop()
-        for outlet in self.outlets:
-            outlet.stop(3.0)
         if folder is not None:
             self.save(folder)
-        if self.recorder is not None:
-            self.recorder.close()
+        for outlet in self.outlets:
+            outlet.stop(3.0)
+        self.tape.close()
         if self.journal is not None:
             self.journal.close()
 
@@ -351,7 +288,7 @@ class Daemon:
         if foreman is not None:
             cases = foreman.cases(decisions.requests, self.engine, services)
         written = self._write(tick, inputs, decisions, cases)
-        if foreman is not None and cases and written:
+        if foreman is not None and written:
             foreman.begin(cases)
         elif foreman is not None and cases:
             foreman.unwritten(cases, self.daybook.error or "the journal cannot be written")
@@ -380,30 +317,13 @@ class Daemon:
         written = self.daybook.write(tick, events, checkpoints, beside)
         if written and beside is not None:
             healer.changed = False
-        if self.recorder is not None:
-            self._record_tick(self.recorder, tick, inputs, decisions)
+        self.tape.write(tick, inputs, decisions)
         for event in decisions.events:
             if event.severity != "info":
                 self.log(
                     event.message, level=LEVELS.get(event.severity, "warning"), kind=event.kind
                 )
         return written
-
-    def _record_tick(
-        self, recorder: Recorder, tick: Tick, inputs: Inputs, decisions: Decisions
-    ) -> None:
-        """Watching goes on without a recording, not the other way round."""
-        try:
-            recorder.write(tick, inputs, decisions)
-        except (OSError, ValueError) as error:
-            self.recorder = None
-            with contextlib.suppress(OSError):
-                recorder.close()
-            self._recording_ended(recorder.folder, error)
-
-    def _recording_ended(self, folder: Path, error: OSError | ValueError) -> None:
-        reason = getattr(error, "strerror", None) or error
-        self._tell("recording_ended", f"recording ended: {folder}: {reason}", "warning")
 
     def _offer(self) -> None:
         """Alerts to the outlets, with what leads from this run's steady time to the present one
@@ -469,13 +389,3 @@ class Daemon:
         for outlet, count in pruned.lost.items():
             text = f"{outlet}: {count} events went by age or size before they were sent"
             self._tell("events_lost", text, "warning")
-
-
-def _settings(config: Config, labels: Mapping[str, str]) -> EngineSettings:
-    return EngineSettings(
-        config.interval,
-        config.rules.stale_after,
-        config.rules.urgent,
-        labels,
-        config.external_labels,
-    )

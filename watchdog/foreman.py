@@ -22,6 +22,8 @@ from .workers.crew import Spawn, thread
 
 KNOWN_AFTER = 60.0  # seconds after which an alert that does not fire again is gone
 HALTING = ("pause", "cancel")
+GIVING_BACK = 4.0  # seconds at the daemon's end for what was lowered only while it looks
+LETTING_GO = 2.0  # seconds at the daemon's end for acts to come to their next step
 
 
 class Foreman:
@@ -43,6 +45,7 @@ class Foreman:
         self._anew = 0
         self._refused: dict[str, str] = {}
         self._keys: dict[str, str] = {}
+        self._heard: set[str] = set()  # ends taken in by the engine, and not yet on the disk
 
     # Before a tick
 
@@ -125,12 +128,14 @@ class Foreman:
 
     def beside(self, cases: Sequence[ActCase], inputs: Inputs, engine: Engine) -> Beside:
         """What must be on the disk before any act begins: intents, heard ends, what was decided."""
-        acts = self._intents.beside(cases, [each.request.id for each in inputs.outcomes])
+        self._heard.update(each.request.id for each in inputs.outcomes)
+        acts = self._intents.beside(cases, sorted(self._heard))
         healing = self._journal.state_beside("healing", engine.healer.dump())
         return lambda connection: (acts(connection), healing(connection))
 
     def begin(self, cases: Sequence[ActCase]) -> None:
-        """The intents are on the disk: let the acts begin."""
+        """What stood beside a tick is on the disk, the intents with it: let the acts begin."""
+        self._heard.clear()
         for case in cases:
             why = self._refused.pop(case.request.id, "")
             if why:
@@ -206,16 +211,17 @@ class Foreman:
             return "the service is not configured any more"
         return ""
 
-    def leave(self, engine: Engine, services: Mapping[str, Service], timeout: float) -> None:
+    def leave(self, engine: Engine, services: Mapping[str, Service]) -> None:
         """The daemon ends: what was lowered only while it looks is given back, acts let go."""
         owed = [case for case in engine.healer.cases.values()
                 if case.back and not case.ended and case.act == FREQUENCY]  # fmt: skip
         for case in owed:
             alert, cards = case.diagnosis.alert, case.diagnosis.cards
             request = Request(FREQUENCY, alert, 1, case.service, f"{case.key}-stop", cards=cards,
-                              limit=timeout, back=True)  # fmt: skip
-            self.workers.take_back(self._case(request, engine, services.get(case.service)), timeout)
-        self.workers.leave(timeout)
+                              limit=GIVING_BACK, back=True)  # fmt: skip
+            of = self._case(request, engine, services.get(case.service))
+            self.workers.take_back(of, GIVING_BACK)
+        self.workers.leave(LETTING_GO)
 
 
 def _same(alert: Alert, wanted: Alert) -> bool:
