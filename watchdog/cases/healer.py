@@ -7,19 +7,20 @@ out here: requests go out, outcomes come back as inputs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..config import Mode
 from ..diagnosis import Facts, Noted, diagnose, rank
 from ..guard import Guard, Judgement
-from ..model import Alert, Command, Diagnosis, Event, Inputs, Json, Request, Verdict, labelset
+from ..model import Command, Diagnosis, Event, Inputs, Json, Request, Verdict, labelset
 from ..policies import Bound, effective, first_match
 from ..roles import effective as effective_service
 from . import ways_back
 from .case import CARD_CAUSES, Case, case_of, case_state
 from .commands import take
+from .finding import same_place, uncaused
 from .ladders import Ladders, Word
 from .people import Operation, Operations
 from .settings import Healing
@@ -247,34 +248,11 @@ class Healer:
             explained.update(alert.labels for alert in diagnosis.explains)
             explained.update(a.labels for a in sight.firing if a.name == diagnosis.alert.name)
             self._tell_explained(sight, diagnosis, word)
-        for key, diagnosis in self._uncaused(sight, facts, busy - {""}, explained):
+        policies = self.healing.policies
+        for key, diagnosis in uncaused(sight.firing, policies, facts, busy - {""}, explained):
             self._refresh(sight, key, diagnosis, word)
             present.add(key)
         return frozenset(present)
-
-    def _uncaused(
-        self, sight: Sight, facts: Facts, busy: set[str], explained: set[Any]
-    ) -> Iterable[tuple[str, Diagnosis]]:
-        """Alerts without a cause that a policy names: one case each service and alert name."""
-        found: dict[str, list[tuple[str, Alert]]] = {}
-        for alert in sight.firing:
-            if alert.labels in explained:
-                continue
-            for service in _services_of(alert, facts):
-                labels = {**dict(alert.labels), "cause": "none"}
-                if service in busy or not first_match(self.healing.policies, labels, service):
-                    continue
-                found.setdefault(f"{service or 'node'}|{alert.name}", []).append((service, alert))
-        for key, alerts in sorted(found.items()):
-            service, first = min(alerts, key=lambda each: (each[1].fired_at or 0.0, each[1].labels))
-            cards = sorted({dict(alert.labels).get("card", "") for _, alert in alerts} - {""})
-            traits = labelset({"cause": "none"})
-            yield (
-                key,
-                Diagnosis(
-                    service, "none", first, (f"alert {first.name}",), (), tuple(cards), traits
-                ),
-            )
 
     def _refresh(self, sight: Sight, key: str, diagnosis: Diagnosis, word: Word) -> None:
         """Open the case of a diagnosis, or take over what is newer in it."""
@@ -288,7 +266,7 @@ class Healer:
         case.seen = now
         old = case.diagnosis
         still = any(
-            alert.name == old.alert.name and _same_place(alert, old) for alert in sight.firing
+            alert.name == old.alert.name and same_place(alert, old) for alert in sight.firing
         )
         weaker = rank(diagnosis.cause) > rank(old.cause)
         if weaker and still and (diagnosis.cause != "sensor" or case.running is not None):
@@ -409,20 +387,6 @@ class Healer:
 def _urgency(case: Case) -> tuple[int, float, str]:
     """Causes in their order, what fired first before what fired later."""
     return rank(case.diagnosis.cause), case.fired, case.key
-
-
-def _services_of(alert: Alert, facts: Facts) -> list[str]:
-    """The services that an alert is about; the node ("") where there is none."""
-    labels = dict(alert.labels)
-    if labels.get("service"):
-        return [labels["service"]] if labels["service"] in facts.services else []
-    users = [s.name for s in facts.services.values() if labels.get("card") in s.cards]
-    return users or [""]
-
-
-def _same_place(alert: Alert, diagnosis: Diagnosis) -> bool:
-    labels, wanted = dict(alert.labels), dict(diagnosis.alert.labels)
-    return all(labels.get(key) == wanted.get(key) for key in ("service", "card", "peer"))
 
 
 def _answers(probe: str | None, up: bool | None, process: bool | None) -> bool | None:
