@@ -17,7 +17,7 @@ from vllm_watchdog.watchdog.incidents import Played, play
 from vllm_watchdog.watchdog.incidents.collecting import Collecting
 from vllm_watchdog.watchdog.incidents.noise import Noise
 from vllm_watchdog.watchdog.incidents.playing import START, Answer, _shipped
-from vllm_watchdog.watchdog.model import Alert, Inputs, OutcomeStatus, Request, Tick
+from vllm_watchdog.watchdog.model import Alert, Inputs, Outcome, OutcomeStatus, Request, Tick
 from vllm_watchdog.watchdog.recording import Manifest, Recorder
 from vllm_watchdog.watchdog.replay import replay
 from vllm_watchdog.watchdog.rulepack import load as load_rules
@@ -341,3 +341,18 @@ def test_alerts_of_remediation_stand_among_the_others() -> None:
 
     assert {"EngineDead", "RemediationRunning"} <= {alert.name for alert in alerts}
     assert all(isinstance(alert, Alert) for alert in alerts)
+
+
+def test_a_reset_that_passed_its_check_ends_the_quarantine() -> None:
+    body = (
+        series(reset="1x200") + "policies: [{when: [CardResetRequired], do: [reset_card, page]}]\n"
+    )
+    played = play(incident(body, ONE), answer=lambda _: None)
+    (at, request) = played.requests[0]
+    healer = played.engine.healer
+    healer.guard.quarantined["0000:53:00"] = "card_reset_required"
+
+    events = healer.hear(Inputs(outcomes=(Outcome(request, "done"),)), START + at + 60).events
+
+    assert healer.guard.quarantined == {}
+    assert "card_released" in [event.kind for event in events]

@@ -36,6 +36,7 @@ from vllm_watchdog.watchdog.model import (
     Tick,
     labelset,
 )
+from vllm_watchdog.watchdog.views import DaemonViews
 
 LOST = series(present="1x11 0x400")
 DEAD = series(up="1x11 0x400", probe="1x11 0x400") + (
@@ -474,10 +475,13 @@ def test_rule_9_a_broken_journal_is_set_aside_and_the_daemon_only_observes(
     daemon = daemon_with(tmp_path, world, act)
     run(daemon, 0.9, 0.9, 0.9)
     observed = list(world.did)
+    status = DaemonViews(daemon).status()
     daemon.command(Command("resume", {}, "ann"))
     run(daemon, 0.9, 0.9)
 
     assert observed == []
+    assert status["mode"] == "observe"
+    assert status["observing_because"].startswith("the journal was damaged")
     assert "observing_only" in kinds(daemon)
     assert "journal_note" in kinds(daemon)
     assert world.did == ["stop"]

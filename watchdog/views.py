@@ -240,6 +240,7 @@ class DaemonViews:
             engine = daemon.engine
             table = _Table((key, value) for key, value, _ in engine.window.latest(engine.ms))
             states = dict(engine.collectors)
+            forced = engine.healer.standing.forced
             firing = [alert_doc(a) for a in engine.alerts() if a.state == "firing"]
             groups = [
                 {"name": group.name, "rules": len(group.rules)} for group in engine.rules.groups
@@ -247,7 +248,8 @@ class DaemonViews:
         config = daemon.loaded.config
         return {
             "version": self._version,
-            "mode": config.mode,
+            "mode": "observe" if forced else config.mode,
+            "observing_because": forced or None,
             "instance": daemon.labels["instance"],
             "time": moment(engine.ms / 1000) if engine.ms else None,
             "uptime": round(daemon.uptime(), 1),

@@ -54,6 +54,7 @@ SHORT = {
     "phase": 'service_phase{service="chat",phase="stopped"}',
     "process": 'service_process_up{service="chat"}',
     "awake": 'vllm:engine_sleep_state{service="chat",sleep_state="awake"}',
+    "reset": 'accelerator_reset_required{vendor="nvidia",card="0000:53:00"}',
     "healthy": 'accelerator_healthy{vendor="nvidia",card="0000:53:00"}',
 }
 

@@ -25,6 +25,7 @@ from .ways_back import FREQUENCY, waits
 
 SETTLE = 120.0  # seconds after an act that helped in which the alerts may linger
 OVERDUE = 60.0  # seconds past an act's deadline after which its result counts as unknown
+RESET = "reset_card"
 _SHARED = {"host_memory": "host", "network_outage": "network", "link_down": "link"}
 
 
@@ -333,6 +334,8 @@ class Ladders:
                        remediation=act, request=outcome.request.id, seconds=outcome.duration,
                        seconds_to_healthy=healthy)
         )  # fmt: skip
+        if act == RESET and status == "done":
+            self._released(case, outcome.request, word)
         if status in ("done", "cancelled"):
             self.end(case, status, now)
         elif status == "unknown":
@@ -369,6 +372,13 @@ class Ladders:
     def end(self, case: Case, how: str, now: float) -> None:
         case.ended, case.ended_at = how, now
         self.guard.ledger.end(case.counted_by, now)
+
+    def _released(self, case: Case, request: Request, word: Word) -> None:
+        """A reset with a passed check ends a card's quarantine."""
+        for card in request.cards:
+            if self.guard.quarantined.pop(card, None) is not None:
+                text = f"card {card} is released: it was reset and passed its check"
+                word.events.append(case_event("card_released", case, text))
 
     def lock_away(self, case: Case, card: str, word: Word) -> None:
         self.guard.quarantined[card] = case.diagnosis.cause
