@@ -11,9 +11,10 @@ from vllm_watchdog.watchdog.config import Config
 from vllm_watchdog.watchdog.greeting import greeting
 
 
-def said(listen: str, cards: int = 0) -> str:
+def said(listen: str, cards: int = 0, mode: str = "observe") -> str:
+    config = Config(listen=cast("Any", listen), mode=cast("Any", mode))
     daemon: Any = SimpleNamespace(
-        loaded=SimpleNamespace(config=Config(listen=cast("Any", listen)), groups=()),
+        loaded=SimpleNamespace(config=config, groups=()),
         engine=SimpleNamespace(collectors={}),
         seen=SimpleNamespace(cards=[{"card": f"npu{n}"} for n in range(cards)], services={}),
     )
@@ -43,3 +44,13 @@ def test_at_another_address_the_commands_are_given_it(listen: str, url: str) -> 
 def test_one_card_is_one_card() -> None:
     assert "found     1 card: npu0" in said("127.0.0.1:9710", cards=1)
     assert "found     2 cards: npu0" in said("127.0.0.1:9710", cards=2)
+
+
+@pytest.mark.parametrize(
+    ("mode", "word"), [("observe", ""), ("confirm", "approve"), ("act", "acts are carried out")]
+)
+def test_whether_acts_are_carried_out_is_said_at_once(mode: str, word: str) -> None:
+    text = said("127.0.0.1:9710", mode=mode)
+
+    assert word in text
+    assert ("acts" in text) == (mode != "observe")

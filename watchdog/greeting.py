@@ -16,7 +16,11 @@ def greeting(daemon: Daemon) -> Iterator[str]:
     url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"  # noqa: S104
     yield f"vllm-watchdog {version()}, mode {config.mode}, state in {config.state}"
     if config.mode != "observe":
-        yield "          this version observes only: what it would do is told as `would`, not done"
+        told = {
+            "confirm": "acts wait for `vllm-watchdog approve`",
+            "act": "acts are carried out; `vllm-watchdog pause --reason …` stops that",
+        }
+        yield f"          {told[config.mode]}"
     yield from _found(daemon)
     working = [name for name, state in sorted(daemon.engine.collectors.items()) if state.success]
     yield f"watches   {', '.join(name for name in working if name not in _OWN) or 'nothing yet'}"
