@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Users: so many requests a second through one address, each with what came of it, a line each.
 
-``clients.py URL RATE SECONDS OUT [STREAMS]``. A line: ``{"at", "seconds", "status", "instance",
-"error"}``; at: Unix seconds when it was sent; status 0: no answer. STREAMS long streaming requests
+``clients.py URL RATE SECONDS OUT [STREAMS]``. A line: ``{"number", "at", "seconds", "status",
+"instance", "error"}``; number: as the front logs it; at: Unix seconds when it was sent; status 0:
+no answer. STREAMS long streaming requests
 run beside, each told when it ends: ``{"stream": true, "tokens", "whole"}``. A program of its own:
 standard library only. Requests are sent at their time, whatever became of the earlier ones.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import sys
 import threading
 import time
@@ -30,15 +32,16 @@ def main() -> None:
         with lock:
             log.write(json.dumps(doc) + "\n")
 
-    def one() -> None:
+    def one(number: str) -> None:
         at = time.time()
-        doc: dict[str, object] = {"at": round(at, 4), "status": 0, "instance": ""}
+        doc: dict[str, object] = {
+            "number": number, "at": round(at, 4), "status": 0, "instance": "",
+        }  # fmt: skip
         connection = http.client.HTTPConnection(place.hostname, place.port, timeout=LIMIT)
         try:
             body = json.dumps({"model": "tiny", "prompt": "2+2=", "max_tokens": 2})
-            connection.request(
-                "POST", "/v1/completions", body, {"Content-Type": "application/json"}
-            )
+            headers = {"Content-Type": "application/json", "X-Number": number}
+            connection.request("POST", "/v1/completions", body, headers)
             answer = connection.getresponse()
             answer.read()
             doc.update(status=answer.status, instance=answer.headers.get("X-Instance") or "")
@@ -79,7 +82,8 @@ def main() -> None:
         wait = begun + sent / rate - time.monotonic()
         if wait > 0:
             time.sleep(wait)
-        thread = threading.Thread(target=one, daemon=True)
+        number = f"{os.getpid()}-{sent}"
+        thread = threading.Thread(target=one, args=(number,), daemon=True)
         thread.start()
         sent += 1
     time.sleep(0.5)

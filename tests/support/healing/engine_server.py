@@ -386,7 +386,7 @@ def serve(words: list[str]) -> None:
     while not engine.ready:
         time.sleep(0.01)
     Handler.engine, Handler.instance = engine, os.environ.get("INSTANCE", str(port))
-    listener = Listener(("127.0.0.1", port), Handler)
+    listener = Listener((options.get("--host", "127.0.0.1"), port), Handler)
     say("APIServer", "INFO", "api_server.py:1950", "Application startup complete.")
     listener.serve_forever(0.1)
 
