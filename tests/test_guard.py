@@ -239,3 +239,17 @@ def test_all_that_is_counted_outlives_a_restart() -> None:
 def test_a_saved_ledger_that_is_not_ours_is_refused() -> None:
     with pytest.raises(KeyError):
         Ledger.of({"ladders": {}})
+
+
+def test_what_only_takes_back_what_we_did_is_held_by_a_person_and_by_no_count() -> None:
+    keeper = guard(attempts=1, node="1/h")
+    keeper.breaker.note(due("a", "b"), 2, 8, 0.0)
+    keeper.ledger.begin(ASKED.key, 0.0)
+    keeper.ledger.act(0.0, traffic=False)
+    back = {"undoing": True, "kind": "device", "act": "lower_frequency"}
+
+    assert against(keeper, 1.0, **back) == {}
+    assert against(keeper, 1.0, **back, mode="confirm") == {}
+    assert list(against(keeper, 1.0, **back, mode="observe")) == ["mode"]
+    keeper.holds[""] = None
+    assert list(against(keeper, 1.0, **back)) == ["hold"]

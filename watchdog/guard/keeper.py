@@ -157,7 +157,7 @@ class Guard:
             return ""
         if asked.mode == "observe":
             return "mode observe: nothing is done"
-        if asked.kind == "page" or self.approvals.get(asked.case, 0.0) > now:
+        if asked.kind == "page" or asked.undoing or self.approvals.get(asked.case, 0.0) > now:
             return ""
         return "mode confirm: not approved"
 
