@@ -84,6 +84,22 @@ def test_an_undo_that_fails_is_told(tmp_path: Path, world: World) -> None:
     assert outcome.detail.endswith("could not be taken back: a (the front is gone)")
 
 
+def test_a_fault_while_taking_back_goes_to_a_person(tmp_path: Path, world: World) -> None:
+    def faulty(_: object) -> None:
+        raise KeyError("front")
+
+    world.never.add("b")
+    daemon, outcome = carried(tmp_path, world, world.step("a", undo=faulty), world.step("b"))
+    run(daemon, 0.9)
+
+    assert (outcome.status, outcome.detail) == (
+        "unknown",
+        "KeyError while it was taken back: 'front'",
+    )
+    assert daemon.foreman is not None
+    assert daemon.foreman.workers.running == []
+
+
 def test_a_step_that_need_not_be_may_fail(tmp_path: Path, world: World) -> None:
     world.fails["evidence"] = SourceError("py-spy is not here")
 

@@ -12,7 +12,7 @@ from ..model import Outcome, OutcomeStatus
 from ..scheduler import Inbox
 from .carrying import Carrying
 from .tools import Tools
-from .words import StopWord
+from .words import StopWord, first_line
 
 OVERDUE = 60.0  # seconds past its deadline after which an act found open is not gone on with
 
@@ -83,7 +83,11 @@ class Workers:
         act.thread = self._spawn(f"act {case.request.id}", lambda: self._run(key, carrying))
 
     def _run(self, key: str, carrying: Carrying) -> None:
-        outcome = carrying.run()
+        try:
+            outcome = carrying.run()
+        except Exception as error:  # noqa: BLE001 (boundary: a remediation's way back)
+            text = f"{type(error).__name__} while it was taken back: {first_line(error)}"
+            outcome = Outcome(carrying.case.request, "unknown", text)
         with self._lock:
             self._acts.pop(key, None)
         if outcome is not None:
