@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.acts import ACTING, RULES, Killed, Scripted, World, daemon_with, ends, kinds, run
 from tests.support.system import VirtualClock
-from vllm_watchdog.watchdog.acting import ActCase, Step
+from vllm_watchdog.watchdog.acting import ActCase, Done, Step
 from vllm_watchdog.watchdog.cases import Case, Running
 from vllm_watchdog.watchdog.daemon import Daemon
-from vllm_watchdog.watchdog.errors import HttpError, SourceError
+from vllm_watchdog.watchdog.errors import HttpError, Permanent, SourceError
 from vllm_watchdog.watchdog.model import Alert, Command, Diagnosis, Outcome, Request
 from vllm_watchdog.watchdog.recording import Recording
 from vllm_watchdog.watchdog.replay import replay
@@ -98,6 +98,52 @@ def test_a_fault_while_taking_back_goes_to_a_person(tmp_path: Path, world: World
     )
     assert daemon.foreman is not None
     assert daemon.foreman.workers.running == []
+
+
+def futile(_: object) -> Done:
+    raise Permanent("the unit failed")
+
+
+def test_a_step_whose_end_cannot_come_any_more_fails_at_once(tmp_path: Path, world: World) -> None:
+    _, outcome = carried(
+        tmp_path, world, world.step("start"), world.step("answers", do=None, done=futile)
+    )
+
+    assert world.did == ["start", "undo start"]
+    assert (outcome.status, outcome.detail) == ("failed", "step answers: the unit failed")
+    assert outcome.duration == 0.0
+
+
+def test_what_failed_before_it_is_begun_is_begun_all_the_same(tmp_path: Path, world: World) -> None:
+    def done(_: object) -> Done:
+        return world.done("start") if world.did else futile(_)
+
+    _, outcome = carried(tmp_path, world, world.step("start", done=done))
+
+    assert (world.did, outcome.status) == (["start"], "done")
+
+
+def test_an_act_goes_on_past_a_futile_step_that_need_not_be(tmp_path: Path, world: World) -> None:
+    aside = world.step("evidence", done=futile, must=False)
+
+    _, outcome = carried(tmp_path, world, aside, world.step("stop"))
+
+    assert (world.did, outcome.status) == (["evidence", "stop"], "done")
+
+
+def test_events_name_what_a_step_gave_once_it_is_done(tmp_path: Path, world: World) -> None:
+    daemon, _ = carried(
+        tmp_path,
+        world,
+        world.step("drain"),
+        world.step("evidence", gives={"evidence": "/s/evidence/1"}, must=False),
+        world.step("stop"),
+    )
+    run(daemon, 0.9)
+
+    assert daemon.journal is not None
+    steps = [e.fields for e in daemon.journal.read(0, 1000) if e.kind == "remediation_step"]
+    assert [each.get("evidence") for each in steps] == [None, "/s/evidence/1", "/s/evidence/1"]
 
 
 def test_a_step_that_need_not_be_may_fail(tmp_path: Path, world: World) -> None:

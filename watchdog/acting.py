@@ -58,7 +58,8 @@ class Step:
     step. ``undo`` takes it back after a later failure; ``temporary``: it is taken back at the end
     of the act whatever comes (the flag of the cache, a drained front). ``must`` false: when it
     fails or its deadline passes, the act goes on. ``sets``: how the service stands once the step
-    is done, as fields of ServiceMode. ``moves_traffic``: users no longer reach the sick instance.
+    is done, as fields of ServiceMode. ``gives``: what the act's events name from then on (where
+    its evidence lies). ``moves_traffic``: users no longer reach the sick instance.
     ``poll``: seconds between two looks.
     """
 
@@ -70,6 +71,7 @@ class Step:
     temporary: bool = False
     must: bool = True
     sets: Json = field(default_factory=dict)
+    gives: Json = field(default_factory=dict)
     moves_traffic: bool = False
     poll: float = 0.25
 

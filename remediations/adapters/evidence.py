@@ -39,6 +39,7 @@ def evidence_step(case: ActCase, instance: Instance) -> Step:
         partial(_taken, case=case),
         partial(_take, case=case, instance=instance),
         must=False,
+        gives={"evidence": str(folder(case.state, case.request.id))},
     )
 
 

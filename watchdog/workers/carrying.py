@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ..acting import ActCase, Done, Remediation, Step
-from ..errors import WatchdogError
+from ..errors import Permanent, WatchdogError
 from ..intents import StepRow
 from ..model import Outcome, OutcomeStatus
 from .proof import Unproved, prove
@@ -38,6 +38,7 @@ class Carrying:
     _ours: list[Step] = field(default_factory=list)
     _reached: list[str] = field(default_factory=list)
     _sets: dict[str, Any] = field(default_factory=dict)
+    _gives: dict[str, Any] = field(default_factory=dict)
     _end: float = 0.0
 
     def run(self) -> Outcome | None:
@@ -123,14 +124,20 @@ class Carrying:
             if step.must:
                 raise End("failed", f"step {step.name} had failed")
             return
-        state = self._ask(step)
-        if before in ("started", "done"):
+        begun = before in ("started", "done")
+        if begun:
             self._ours.append(step)
-            state = self._told_again(step, state, begun=before == "started")
+        try:
+            state = self._ask(step, futile="" if begun or step.do is None else "no")
+            if begun:
+                state = self._told_again(step, state, begun=before == "started")
+        except End as end:
+            self._missed(step, end)
+            return
         if state == "yes":
             self._reach(step, "done" if step in self._ours else "found", 0.0)
             return
-        if state == "unknown" and before in ("started", "done"):
+        if state == "unknown" and begun:
             self._missed(step, End("unknown", f"nobody can tell whether {step.name} is done"))
             return
         begin = self.tools.system.clock.mono()
@@ -179,9 +186,15 @@ class Carrying:
             self._honour()
             clock.sleep(min(max(step.poll, 0.02), max(left, 0.02)))
 
-    def _ask(self, step: Step) -> Done:
+    def _ask(self, step: Step, futile: Literal["", "no"] = "") -> Done:
+        """Whether it is done. Raises End where waiting has become futile, unless that only says
+        that it must be begun."""
         try:
             return step.done(self.tools.system)
+        except Permanent as error:
+            if futile:
+                return futile
+            raise End("failed", f"step {step.name}: {first_line(error)}") from error
         except _ERRORS:
             return "unknown"
 
@@ -194,6 +207,7 @@ class Carrying:
 
     def _stand(self, step: Step) -> None:
         self._sets.update(step.sets)
+        self._gives.update(step.gives)
         self.tools.stands(self.case, step.sets, moved=step.moves_traffic, step=step.name)
 
     def _missed(self, step: Step, end: End) -> None:
@@ -266,7 +280,7 @@ class Carrying:
         self.tools.note(self.case, row)
 
     def _tell(self, step: Step, state: str, how: str, **more: object) -> None:
-        fields = {"step": step.name, "state": state, **more}
+        fields = {"step": step.name, "state": state, **self._gives, **more}
         if step.moves_traffic and state in ("done", "found"):
             fields["moves_traffic"] = True
         self.tools.tell(self.case, "remediation_step", f"step {step.name} {how}", fields)
