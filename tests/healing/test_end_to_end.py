@@ -46,9 +46,10 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 @pytest.fixture
-def node(booted: Rig) -> Rig:
+def node(booted: Rig, request: pytest.FixtureRequest) -> Iterator[Rig]:
     booted.fresh()
-    return booted
+    yield booted
+    booted.keep(request.node.name)
 
 
 def lose_card(node: Rig) -> float:
@@ -200,7 +201,7 @@ def test_a_cut_upstream_is_served_from_the_cache_until_it_is_back(node: Rig) -> 
     assert (hit.status, hit.headers.get("x-cache-status")) == (200, "HIT")
     assert (miss.status, json.loads(miss.body)["error"]["code"]) == (503, "cache_only")
     assert "retry-after" in miss.headers
-    assert [asked[each.number]["upstream"] for each in (hit, miss)] == ["-", "-"]
+    assert [asked[each.number]["connect"] for each in (hit, miss)] == ["-", "-"]
     assert act.status == "done", act.detail
     assert node.post(FAR_FRONT, unknown).status == 200
 
@@ -226,8 +227,7 @@ def test_with_a_sick_standby_the_server_moves_to_a_spare_card(node: Rig) -> None
     lines = users.wait()
 
     assert act.status == "done", act.detail
-    assert act.moved_at is not None
-    assert act.moved_at - fault < LIMIT
+    assert time.time() - fault < LIMIT
     assert node.include() == str(PORTS["chat"])
     assert node.holders(SPARE) == node.engines("chat")
     assert good(lines, node.events("remediation_ended")[0]["time"])

@@ -62,7 +62,7 @@ def cards() -> list[str]:
     folder = Path(os.environ["CARDS"])
     known = json.loads((folder / "cards.json").read_text())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    names = list(known)
+    names = [name for name in known if not known[name].get("lost")]
     found = []
     for part in filter(None, visible.split(",")):
         if part.isdigit():
@@ -111,7 +111,8 @@ def core(descriptor: int) -> None:
             name, tokens = line.decode().split()
             if out_of_memory():
                 say("EngineCore", "ERROR", "core.py:710", OOM)
-                answer(link, f"{name} error\n")
+                say("EngineCore", "ERROR", "core.py:1120", "EngineCore encountered a fatal error.")
+                os._exit(1)
             else:
                 active[name] = int(tokens)
         for name in list(active):

@@ -318,7 +318,8 @@ class Rig:
         options = f"OPTIONS=--config /etc/vllm-watchdog/config.yaml --record {STATE}/recording\n"
         self.path("/etc/vllm-watchdog/environment").write_text(options)
         names = [name for name in SERVERS if self._wanted(name, services)]
-        self.must("systemctl", "start", *(f"vllm@{name}.service" for name in names))
+        for name in names:
+            self.must("systemctl", "start", f"vllm@{name}.service")
         for old in self.path("/etc/nginx/conf.d").iterdir():
             old.unlink()
         for name, service in services.items():
@@ -330,6 +331,18 @@ class Rig:
         self.must("systemctl", "restart", "nginx.service")
         self.must("systemctl", "start", UNIT)
         self.warm(services)
+
+    def keep(self, name: str) -> None:
+        """Where RECORDINGS names a folder: the daemon's recording and journal, for a look later."""
+        folder = os.environ.get("RECORDINGS")
+        if not folder or not self.path(f"{STATE}/recording").exists():
+            return
+        self.stop_users()
+        self.run("systemctl", "stop", UNIT)
+        target = Path(folder) / name
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.path(f"{STATE}/recording"), target)
+        shutil.copy(self.path(f"{STATE}/journal.db"), target)
 
     def _wanted(self, name: str, services: Mapping[str, Any]) -> bool:
         service, _, aside = name.partition("-")
