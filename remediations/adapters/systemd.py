@@ -64,8 +64,12 @@ class Systemd:
         self._tell(system, "start", "--no-block")
 
     def stop(self, system: System) -> None:
-        """See Manager.stop."""
+        """See Manager.stop. systemd does nothing to what outlived a unit that ended by itself: that
+        is asked to end by us."""
+        left = self.processes(system) if self.status(system).ended else ()
         self._tell(system, "stop", "--no-block")
+        for process in left:
+            Privileged.kill(system, process, signal.SIGTERM)
 
     def kill(self, system: System) -> None:
         """See Manager.kill."""

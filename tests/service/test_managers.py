@@ -202,6 +202,19 @@ def test_an_engine_that_outlived_its_server_is_found_in_the_cgroup_and_killed(
     assert eventually(lambda: ask(node, "chat", "processes") == [])
 
 
+def test_an_engine_that_outlived_its_server_is_asked_to_end_by_a_stop(node: Machine) -> None:
+    drop_in(node, CHAT, "[Service]\nRestart=no\nKillMode=process\n")
+    serving(node)
+    node.run("kill", "-9", node.show(CHAT, "MainPID"))
+    assert eventually(lambda: ask(node, "chat", "status")["state"] == "failed")
+    left = ask(node, "chat", "processes")
+
+    ask(node, "chat", "stop")
+
+    assert left == [ENGINE]
+    assert eventually(lambda: ask(node, "chat", "processes") == [])
+
+
 def test_a_restart_leaves_no_engine_behind_and_users_served(node: Machine) -> None:
     drop_in(node, CHAT, "[Service]\nRestart=no\nKillMode=process\n")
     serving(node)
