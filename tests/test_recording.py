@@ -10,7 +10,7 @@ import pytest
 
 from vllm_watchdog.watchdog.errors import ConfigError
 from vllm_watchdog.watchdog.model import Batch, Decisions, Event, Inputs, Page, Tick, labelset
-from vllm_watchdog.watchdog.recording import Manifest, Recorder, Recording
+from vllm_watchdog.watchdog.recording import Manifest, Recorder, Recording, beside
 from vllm_watchdog.watchdog.replay import replay
 
 MANIFEST = Manifest("1", 100.0, 5.0, 300.0, ("*",), ("hardware",), {"job": "j"}, ("00-r.yaml",))
@@ -152,3 +152,11 @@ def test_recordings_are_readable_by_their_owner_only(tmp_path: Path) -> None:
         if path.is_file()
     }
     assert set(modes.values()) == {0}
+
+
+def test_a_daemon_that_is_started_again_records_beside_what_is_there(tmp_path: Path) -> None:
+    assert beside(tmp_path / "r") == tmp_path / "r"
+    record(tmp_path / "r", 1)
+    record(tmp_path / "r.1", 1)
+
+    assert beside(tmp_path / "r") == tmp_path / "r.2"

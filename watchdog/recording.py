@@ -38,6 +38,16 @@ class Manifest:
     format: int = FORMAT
 
 
+def beside(folder: Path) -> Path:
+    """The folder itself, or the next one beside it (DIR.1, DIR.2 …) where it holds a recording: a
+    daemon that is started again goes on recording."""
+    number, found = 0, folder
+    while (found / "manifest.json").exists():
+        number += 1
+        found = folder.with_name(f"{folder.name}.{number}")
+    return found
+
+
 class Recorder:
     """Writes a recording. Each finished tick is handed to the kernel before the next begins, so a
     killed process loses at most the tick under way."""
