@@ -69,6 +69,10 @@ latency: $(dev_environment) ## judge WINDOWS=200 windows of a known round trip e
 loss: $(dev_environment) ## ship EVENTS=100000 events through every outage: each once
 	EVENTS=$(or $(EVENTS),100000) $(python) -m pytest tests/elk/test_loss.py
 
+.PHONY: crash-steps
+crash-steps: $(dev_environment) ## kill the daemon at each step of each act on a whole node
+	STEPS=all $(python) -m pytest -s tests/healing/test_crash_steps.py
+
 bench-%: $(dev_environment) ## run benchmarks/NAME.py; its last line is one JSON object
 	@$(python) benchmarks/$(subst -,_,$*).py $(ARGS)
 
