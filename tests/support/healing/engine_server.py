@@ -8,7 +8,7 @@ on with the cards' memory. It is a program of its own (standard library only), i
 name ``vllm``; it computes nothing.
 
 Environment: CONTROL, a folder in which the test lays words as files (``oom``, ``refuse``,
-``start_seconds``, ``die_at_start``); CARDS, the folder of the scripted tool (``nvidia_tool.py``);
+``waiting``, ``start_seconds``, ``die_at_start``); CARDS, the folder of the scripted tool (``nvidia_tool.py``);
 CUDA_VISIBLE_DEVICES, the cards; MODEL, the checkpoint (``int8`` in its path needs less memory).
 """
 
@@ -18,6 +18,7 @@ import contextlib
 import ctypes
 import json
 import os
+import queue
 import select
 import signal
 import socket
@@ -160,7 +161,16 @@ class Engine:
                  str(theirs.fileno())],
             )  # fmt: skip
         theirs.close()
+        self.outgoing: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self.listen, daemon=True).start()
+        threading.Thread(target=self.send, daemon=True).start()
+
+    def send(self) -> None:
+        """Hand requests to the core; those that it does not take wait here, however many."""
+        while True:
+            text = self.outgoing.get()
+            with contextlib.suppress(OSError):
+                self.link.sendall(text.encode())
 
     def listen(self) -> None:
         waiting = b""
@@ -184,6 +194,7 @@ class Engine:
             return
         name, what = line.split()
         self.counts["tokens"] += what != "error"
+        self.counts["asked"] += what == "last"
         if name in self.tokens:
             self.tokens[name].append(what)
 
@@ -226,8 +237,7 @@ class Engine:
             self.number += 1
             name = f"r{self.number}"
             self.tokens[name] = []
-        with self.lock, contextlib.suppress(OSError):
-            self.link.sendall(f"{name} {tokens}\n".encode())
+        self.outgoing.put(f"{name} {tokens}\n")
         return name
 
     def results(self, name: str):
@@ -268,7 +278,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        self.engine.counts["asked"] += 1
         try:
             asked = json.loads(body)
         except ValueError:
@@ -335,7 +344,7 @@ class Handler(BaseHTTPRequestHandler):
         http = 'handler="/v1/completions",method="POST"'
         return (
             f"vllm:num_requests_running{m} {counts['running']}\n"
-            f"vllm:num_requests_waiting{m} 0\n"
+            f"vllm:num_requests_waiting{m} {word('waiting') or 0}\n"
             f"vllm:kv_cache_usage_perc{m} 0.25\n"
             f"vllm:generation_tokens_total{m} {counts['tokens']}\n"
             f"vllm:prompt_tokens_total{m} {counts['asked']}\n"

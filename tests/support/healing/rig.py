@@ -116,10 +116,11 @@ def configuration(services: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "mode": "act",
         "interval": "500ms",
+        "labels": {"job": "vllm-watchdog", "instance": "node-1:9710"},
         "collectors": {
             "kernel_log": {"files": ["/var/log/kern.log"]},
             "ascend_log": {"enabled": False},
-            "nvidia_smi": {"interval": "500ms", "timeout": "2s"},
+            "nvidia_smi": {"timeout": "2s"},
             "peers": {"interval": "1s"},
         },
         "peers": {"node-2": {"host": FAR, "port": 9}},
@@ -311,12 +312,13 @@ class Rig:
             self.path(log).write_text("")
         self.path("/var/log/kern.log").chmod(0o644)
 
-    def serve(self, services: Mapping[str, Any], **more: Any) -> None:
+    def serve(self, services: Mapping[str, Any], *, record: bool = True, **more: Any) -> None:
         """The servers and nginx of these services come up, then the daemon; all answer."""
         doc = configuration(services, **more)
         self.path("/etc/vllm-watchdog/config.yaml").write_text(yaml.safe_dump(doc))
-        options = f"OPTIONS=--config /etc/vllm-watchdog/config.yaml --record {STATE}/recording\n"
-        self.path("/etc/vllm-watchdog/environment").write_text(options)
+        options = "OPTIONS=--config /etc/vllm-watchdog/config.yaml"
+        options += f" --record {STATE}/recording" if record else ""
+        self.path("/etc/vllm-watchdog/environment").write_text(options + "\n")
         names = [name for name in SERVERS if self._wanted(name, services)]
         for name in names:
             self.must("systemctl", "start", f"vllm@{name}.service")
@@ -507,6 +509,20 @@ class Rig:
     def engines(self, name: str) -> set[str]:
         """The engine processes of a server's unit."""
         return set(self.run("pgrep", "-P", self.pid(name), "-x", "VLLM::EngineCor").split())
+
+    def starts(self, name: str) -> int:
+        """How often a server was begun, by its own log."""
+        path = self.path(f"/var/log/vllm/{name}.log")
+        return path.read_text().count("vLLM API server version") if path.exists() else 0
+
+    def outside(self, pid: str) -> int:
+        """The pid, as seen from here, of a process inside."""
+        for status in Path("/proc").glob("[0-9]*/status"):
+            with contextlib.suppress(OSError):
+                line = next(x for x in status.read_text().splitlines() if x.startswith("NSpid:"))
+                if line.split()[1:][-1:] == [pid] and len(line.split()) > 2:
+                    return int(status.parent.name)
+        raise AssertionError(f"no process {pid} inside")
 
     # Users
 
