@@ -194,6 +194,14 @@ def test_services_of_one_cause_are_one_target() -> None:
     assert not Breaker().note(two, 2, 8, 0.0)
 
 
+def test_a_service_whose_cards_fail_one_after_the_other_is_one_service() -> None:
+    first, second = (Due(f"card:{card}", "a", frozenset({card})) for card in ("x", "y"))
+    breaker = Breaker()
+
+    assert not breaker.note([first], 1, 8, 0.0)
+    assert not breaker.note([second], 1, 8, 60.0)
+
+
 def test_the_breaker_opens_on_more_than_half_of_the_cards() -> None:
     sick = [Due("card:x", "a", frozenset({"x"})), Due("card:y", "b", frozenset({"y"}))]
 

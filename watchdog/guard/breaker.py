@@ -37,7 +37,8 @@ class Breaker:
         self.seen = {k: v for k, v in self.seen.items() if now - v[0] <= SPAN}
         if self.opened is not None:
             return False
-        targets = sum(1 for _, service, _ in self.seen.values() if service)
+        named = [service for _, service, _ in self.seen.values() if service]
+        targets = len(set(named))  # one service whose cards fail in turn is one
         sick = {card for _, _, cards_ in self.seen.values() for card in cards_}
         if targets >= 2 and targets > services / 2:
             self.why = f"acts are due on {targets} of {services} services at once"
