@@ -343,6 +343,22 @@ def test_a_collector_taken_out_can_come_again() -> None:
         scheduler.stop()
 
 
+def test_a_second_reading_comes_at_once_and_wakes_the_loop() -> None:
+    inbox = Inbox()
+    scheduler = Scheduler(fake_system(), inbox, {}, lambda *_, **__: None)
+    scheduler.start()
+    try:
+        scheduler.add([Scripted((Sample("m", 1.0),), interval=3600.0)])
+        assert soon(inbox.take)
+        inbox.wake.clear()
+        scheduler.soon(["scripted", "unknown"], 0.01)
+
+        assert inbox.wake.wait(10.0)
+        assert [batch.collector for batch in inbox.take()] == ["scripted"]
+    finally:
+        scheduler.stop()
+
+
 def soon(check: Callable[[], object]) -> bool:
     """Whether something comes true within ten seconds."""
     return any(check() or threading.Event().wait(0.01) for _ in range(1000))

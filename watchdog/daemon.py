@@ -40,6 +40,7 @@ __all__ = ["MAX_UNWRITTEN", "Daemon", "Loaded", "prepare", "static_labels"]
 STATE_FILE = "engine.json"
 SAVE_EVERY = 60.0  # seconds between two saves of the engine's state
 LOOK_EVERY = 30.0  # seconds between two looks for servers that came or went
+SECOND_READING = 1.05  # seconds after the first one: two readings a second apart prove a fault
 PRUNE_EVERY = 600.0
 JOURNAL_BYTES = 512 * 1024 * 1024
 JOURNAL_AGE = 14 * 86400.0
@@ -265,7 +266,9 @@ class Daemon:
         with self.lock:
             decisions = self.engine.step(tick, inputs)
             self.watching.look_at_cards(self.engine)
+            wanted = self.engine.to_prove(decisions.transitions)
         self._carry_out(tick, inputs, decisions)
+        self.scheduler.soon(wanted, SECOND_READING)
         self._offer()
         self._housekeeping(tick)
         self.last_tick = tick

@@ -158,6 +158,14 @@ class Engine:
             owner for owner in found if not service or owner.partition("/")[2] in ("", service)
         )
 
+    def to_prove(self, transitions: Sequence[Transition]) -> frozenset[str]:
+        """The collectors of which a second reading is wanted at once: those of urgent alerts that
+        have just begun to fire."""
+        urgent = self._urgent_groups()
+        fired = [each.alert for each in transitions if each.after == "firing"]
+        names = [self._owners_of(each) for each in fired if each.rule.partition("/")[0] in urgent]
+        return frozenset().union(*names)
+
     def replace_rules(self, groups: Sequence[Group]) -> None:
         """Judge by other rules from now on; the state of rules that did not change is kept."""
         self.rules.replace(groups, self.ms)

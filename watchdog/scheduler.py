@@ -61,6 +61,7 @@ class _Slot:
     stuck: bool = False
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     started: Future[None] | None = None
+    awaited: bool = False
 
 
 @dataclass(slots=True)
@@ -237,6 +238,24 @@ class Scheduler:
             if scheduler is not None:
                 scheduler.remove_job(name)
 
+    def soon(self, instances: Iterable[str], delay: float) -> None:
+        """Run these collectors once more ``delay`` seconds from now, where their turn comes later,
+        and have what they read heard at once."""
+        with self._lock:
+            known = [self._slots[name] for name in sorted(instances) if name in self._slots]
+        slots = [slot for slot in known if slot.collector.interval > delay]
+        if not slots or self._scheduler is None:
+            return
+        at = datetime.now(timezone.utc) + timedelta(seconds=delay)
+        self._scheduler.add_job(
+            self._again, "date", args=(slots,), run_date=at, misfire_grace_time=None
+        )
+
+    def _again(self, slots: list[_Slot]) -> None:
+        for slot in slots:
+            slot.awaited = True
+        self._beat(slots)
+
     def overdue(self) -> None:
         """Put one stalled batch for each run that has just passed its deadline."""
         now = self._system.clock.mono()
@@ -324,6 +343,9 @@ class Scheduler:
         else:
             slot.absent = False
         self._inbox.put(batch)
+        if slot.awaited:
+            slot.awaited = False
+            self._inbox.wake.set()
         return batch.error is None
 
     def _absent(self, slot: _Slot, batch: Batch) -> None:
