@@ -10,7 +10,7 @@ import typer
 
 from ..documents import json_of
 from ..errors import ConfigError, HttpError, Place, Problem, WatchdogError
-from ..system import RealHttp
+from ..system import RealClock, RealHttp, Response
 from .output import AsJson, counted, note, print_json, print_table
 
 DEFAULT_URL = "http://127.0.0.1:9710"
@@ -23,8 +23,17 @@ Url = Annotated[
 ]
 
 
-def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def status(
+    url: Url = DEFAULT_URL,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep one screen up to date until Ctrl-C.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Say how the node stands: cards, services, collectors, outlets."""
+    if watch and not as_json:
+        _watch(url)
+        return
     doc = _ask(url, "/api/v1/status", _STATUS)
     if as_json:
         print_json(doc)
@@ -44,6 +53,25 @@ def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     if doc["outlets"]:
         rows = [[o["outlet"], o["lag"], o["error"]] for o in doc["outlets"]]
         print_table("outlets", ("outlet", "events waiting", "last error"), rows)
+
+
+def _watch(url: str) -> None:
+    """One screen, kept up to date. Raises ConfigError where standard output is no terminal."""
+    from rich.console import Console
+
+    from .watching import watch
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        raise ConfigError(
+            Problem(Place("--watch"), "needs a terminal", "leave it out, or use --json")
+        )
+
+    def look() -> tuple[dict[str, Any], dict[str, Any]]:
+        return _ask(url, "/api/v1/status", _STATUS), _ask(url, "/api/v1/healing")
+
+    look()  # where nobody answers, one line says so instead of a screen
+    watch(look, RealClock(), console)
 
 
 _CARD = ("card", "vendor", "model", "present", "healthy", "load", "memory", "temperature")
@@ -160,14 +188,38 @@ def _ask(url: str, path: str, keys: frozenset[str] = frozenset(), *, many: bool 
     Raises ConfigError, one line, when there is none, it refuses, or it is another program's.
     """
     base = url.rstrip("/")
+    doc = _document(base, _get(base, path))
+    found = doc["data"] if isinstance(doc, dict) and "data" in doc else doc
+    items = found if isinstance(found, list) else [found]
+    fits = isinstance(found, list) is many
+    if not fits or not all(isinstance(item, dict) and keys <= item.keys() for item in items):
+        text = "is no vllm-watchdog of this version: it answers in another form"
+        raise ConfigError(Problem(Place(base), text, "check --url"))
+    return found
+
+
+def fetch(url: str, path: str) -> Response:
+    """The daemon's answer as it is; its refusal is raised as by ``_ask``."""
+    base = url.rstrip("/")
+    response = _get(base, path)
+    if response.status != 200:
+        _document(base, response)
+    return response
+
+
+def _get(base: str, path: str) -> Response:
     if not base.startswith(("http://", "https://")):
-        raise ConfigError(Problem(Place(url), "is no URL", f"write {DEFAULT_URL}"))
+        raise ConfigError(Problem(Place(base), "is no URL", f"write {DEFAULT_URL}"))
     try:
-        response = RealHttp().request("GET", base + path, timeout=10.0)
+        return RealHttp().request("GET", base + path, timeout=10.0)
     except HttpError as error:
         hint = "start it with `vllm-watchdog run`, or name it with --url or VLLM_WATCHDOG_URL"
         text = f"no daemon answers there ({_REASONS.get(error.reason, error.reason)})"
         raise ConfigError(Problem(Place(base), text, hint)) from error
+
+
+def _document(base: str, response: Response) -> Any:
+    """The JSON of an answer. Raises ConfigError for no JSON, WatchdogError for a refusal."""
     try:
         doc = json_of(response.body)
     except ValueError as error:
@@ -176,10 +228,4 @@ def _ask(url: str, path: str, keys: frozenset[str] = frozenset(), *, many: bool 
     if response.status != 200 or not isinstance(doc, dict | list):
         message = doc.get("error", "") if isinstance(doc, dict) else ""
         raise WatchdogError(message or f"{base}: HTTP {response.status}")
-    found = doc["data"] if isinstance(doc, dict) and "data" in doc else doc
-    items = found if isinstance(found, list) else [found]
-    fits = isinstance(found, list) is many
-    if not fits or not all(isinstance(item, dict) and keys <= item.keys() for item in items):
-        text = "is no vllm-watchdog of this version: it answers in another form"
-        raise ConfigError(Problem(Place(base), text, "check --url"))
-    return found
+    return doc

@@ -22,7 +22,7 @@ from ..system import RealClock, hostname
 from ..version import version
 from ..wire import moment
 from .asking import DEFAULT_URL, Url, _ask, fetch
-from .output import AsJson, counted, note, print_json, print_table, visible
+from .output import AsJson, note, print_json, print_table, visible
 
 _KEYS = frozenset("incident service cards cause alert opened closed result".split())  # noqa: SIM905
 
@@ -30,7 +30,7 @@ _KEYS = frozenset("incident service cards cause alert opened closed result".spli
 def report(
     incident: Annotated[
         str,
-        typer.Argument(help="Its name (or how it begins), a service or a card; default the newest."),
+        typer.Argument(help="Its name or how it begins, a service, a card; default the newest."),
     ] = "",
     folder: Annotated[
         Path | None, typer.Option("--from", help="A recording's folder instead of a daemon.")
@@ -41,7 +41,9 @@ def report(
     form: Annotated[str, typer.Option("--format", help="html or markdown.")] = "html",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="File to write, - for standard output; default INCIDENT.html here."),
+        typer.Option(
+            "--output", "-o", help="File to write (- = standard output); default INCIDENT.html."
+        ),
     ] = None,
     list_them: Annotated[
         bool, typer.Option("--list", help="List the incidents instead, newest first.")
@@ -128,7 +130,7 @@ def _print_list(found: Iterable[dict[str, Any]], as_json: bool) -> None:
 
 
 def _made(source: Source, state: Path, wanted: str, form: str) -> tuple[str, str]:
-    """The report made here; the one that the daemon wrote at the end knows more than its journal."""
+    """The report made here; the one that the daemon wrote at the end knows more."""
     found = source.incidents()
     if not found and not wanted and isinstance(source, RecordingSource):
         whole = Incident(
@@ -157,7 +159,7 @@ def _asked(url: str, incident: str, form: str) -> tuple[str, str]:
 
 
 def _write(output: str, text: str) -> None:
-    """Write the file and say where it is; as others must not read it unasked, for its owner only."""
+    """Write the file, for its owner alone, and say where it is."""
     if output == "-":
         sys.stdout.write(text)
         return
@@ -172,6 +174,4 @@ def _write(output: str, text: str) -> None:
         raise ConfigError(Problem(place, f"cannot be written: {error.strerror}", hint)) from error
     print(visible(path))
     if sys.stderr.isatty():
-        note(
-            f"{counted(len(text.encode()) // 1024, 'KiB').replace('KiBs', 'KiB')}; open it in a browser"
-        )
+        note(f"{len(text.encode()) // 1024} KiB; open it in a browser")

@@ -147,10 +147,10 @@ def _cards(status: Doc, healing: Doc, wide: bool) -> tuple[Sequence[str], list[l
         load, used, total = (
             card[k] for k in ("utilization", "memory_used_bytes", "memory_total_bytes")
         )
-        healthy = None if card["healthy"] is None else bool(card["healthy"])
+        healthy = {None: None, 0: "no", 1: "yes"}.get(card["healthy"])
         row = [
             card["card"],
-            "gone" if card["present"] == 0 else {True: "yes", False: "no"}.get(healthy),
+            "gone" if card["present"] == 0 else healthy,
             None if load is None else f"{load:.0%}",
             None if not used or not total else f"{used / total:.0%}",
             card["temperature"],
