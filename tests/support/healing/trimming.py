@@ -93,7 +93,7 @@ def _page(page: Page, names: frozenset[str]) -> Page | None:
     kept = [
         (key, value)
         for key, value in zip(page.keys, page.values, strict=True)
-        if dict(key)["__name__"] in names
+        if {dict(key)["__name__"], dict(key).get("kind", dict(key)["__name__"])} <= names
     ]
     if not kept:
         return None
