@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from .acting import ActCase, Remediation
 from .cases import healing
+from .cases.ways_back import FREQUENCY
 from .daybook import MAX_UNWRITTEN, Daybook
 from .documents import json_of
 from .engine import Engine
@@ -31,9 +31,11 @@ from .scheduler import Inbox, Scheduler
 from .schedules import Schedules
 from .system import System
 from .tape import Tape
+from .upkeep import Adapters, Upkeep
 from .version import version
 from .watching import Seen, Watching
 from .workers import Tools
+from .workers.crew import Spawn, thread
 
 __all__ = ["MAX_UNWRITTEN", "Daemon", "Loaded", "prepare", "static_labels"]
 
@@ -42,8 +44,7 @@ SAVE_EVERY = 60.0  # seconds between two saves of the engine's state
 LOOK_EVERY = 30.0  # seconds between two looks for servers that came or went
 SECOND_READING = 1.05  # seconds after the first one: two readings a second apart prove a fault
 PRUNE_EVERY = 600.0
-JOURNAL_BYTES = 512 * 1024 * 1024
-JOURNAL_AGE = 14 * 86400.0
+STOPPING = 5.0  # seconds at the daemon's end for acts and for what they had lowered
 
 Log = Callable[..., object]
 LEVELS = {"info": "info", "warning": "warning", "critical": "error"}
@@ -64,6 +65,8 @@ class Daemon:
         self.daybook = Daybook(log, self._tell)
         self.tape = Tape(self._tell)
         self.foreman: Foreman | None = None
+        self.upkeep: Upkeep | None = None
+        self.hearers: list[Callable[[Sequence[Event]], None]] = []  # of events, once written
         self.engine = self._new_engine()
         self.last_tick: Tick | None = None
         self.last_duration = 0.0
@@ -174,17 +177,31 @@ class Daemon:
             self.system.checkpoints.put(instance, doc)
         self.watching.pins = Pins(journal.load_state("pins"))
 
-    def employ(self, state: Path, remediations: Mapping[str, Remediation], **spawning: Any) -> None:
-        """Carry acts out from now on, and settle what an earlier run left open. Needs a journal."""
+    def employ(
+        self, state: Path, remediations: Mapping[str, Remediation],
+        adapters: Adapters | None = None, spawn: Spawn = thread,
+    ) -> None:  # fmt: skip
+        """Carry acts out from now on, and settle what an earlier run left open; ``adapters`` see
+        to the files that acts leave. Needs a journal."""
         assert self.journal is not None
         tools = Tools(self.system, self.inbox, lambda: self._steady(self.system.clock.mono()),
                       state=state)  # fmt: skip
         self.foreman = Foreman(
             tools, self.journal, remediations, self.watching.pins,
-            lambda: self.seen.cards, **spawning,
+            lambda: self.seen.cards, spawn,
         )  # fmt: skip
         with self.lock:
             self._own_events.extend(self.foreman.recover(self.engine))
+        if adapters is not None:
+            self.upkeep = Upkeep(self.system, state, adapters, self._tell, spawn)
+            self.scheduler.resting = self.upkeep.resting
+            self._give_back(STOPPING)
+
+    def _give_back(self, patience: float) -> None:
+        """What acts of another run, or of this one at its end, had lowered and nobody will."""
+        if self.upkeep is None or self.foreman is None or self.foreman.at_work(FREQUENCY):
+            return
+        self.upkeep.restore(patience)
 
     def reload(self, loaded: Loaded) -> None:
         """Take over another configuration between two ticks; unchanged rules keep their alerts."""
@@ -218,8 +235,10 @@ class Daemon:
 
     def stop(self, folder: Path | None) -> None:
         """Let acts go, end collectors and outlets, save the state."""
+        end = self.system.clock.mono() + STOPPING
         if self.foreman is not None:
             self.foreman.leave(self.engine, self.loaded.config.services)
+        self._give_back(end - self.system.clock.mono())
         self.scheduler.stop()
         if folder is not None:
             self.save(folder)
@@ -269,6 +288,8 @@ class Daemon:
             wanted = self.engine.to_prove(decisions.transitions)
         self._carry_out(tick, inputs, decisions)
         self.scheduler.soon(wanted, SECOND_READING)
+        for hear in self.hearers:
+            hear(decisions.events)
         self._offer()
         self._housekeeping(tick)
         self.last_tick = tick
@@ -297,6 +318,8 @@ class Daemon:
             foreman.unwritten(cases, self.daybook.error or "the journal cannot be written")
         if foreman is not None:
             foreman.halt(inputs.commands)
+        if self.upkeep is not None:
+            self.upkeep.heed(inputs.commands)
         self.watching.follow(self.loaded.config, healer.standing.modes)
 
     def _write(
@@ -348,12 +371,13 @@ class Daemon:
     def _housekeeping(self, tick: Tick) -> None:
         if not self.loaded.config.services and self._is_due("look", LOOK_EVERY, tick):
             self.watching.look_for_servers(self.loaded.config)
-        if self.journal is not None and self.watching.pins.changed:
-            self._keep_pins(self.journal)
+        self.daybook.keep_pins(self.watching.pins)
         if self.journal is not None:
             self.watching.tell_moved()
-        if self.journal is not None and self._is_due("prune", PRUNE_EVERY, tick):
-            self._prune(self.journal)
+        if self._is_due("prune", PRUNE_EVERY, tick):
+            self.daybook.prune()
+            if self.upkeep is not None:
+                self.upkeep.tidy()
 
     def due_for_saving(self, tick: Tick) -> bool:
         """Whether the state was last saved a minute ago or longer."""
@@ -373,22 +397,3 @@ class Daemon:
             self.system.files.write(folder / STATE_FILE, json.dumps(doc).encode())
         except OSError as error:
             self._tell("state_unsaved", f"{folder / STATE_FILE}: {error.strerror}", "warning")
-
-    def _keep_pins(self, journal: Journal) -> None:
-        """Save names newly resolved."""
-        pins = self.watching.pins
-        try:
-            journal.save_state("pins", pins.kept)
-            pins.changed = False
-        except JournalError as error:
-            self.daybook.failed(str(error))
-
-    def _prune(self, journal: Journal) -> None:
-        try:
-            pruned = journal.prune(JOURNAL_BYTES, JOURNAL_AGE)
-        except JournalError as error:
-            self.daybook.failed(str(error))
-            return
-        for outlet, count in pruned.lost.items():
-            text = f"{outlet}: {count} events went by age or size before they were sent"
-            self._tell("events_lost", text, "warning")

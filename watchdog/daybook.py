@@ -7,10 +7,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from .inventory import Pins
 from .journal import Beside, Journal, JournalError
 from .model import Event, Json, Tick
 
 MAX_UNWRITTEN = 10_000  # events kept in memory while the journal cannot be written
+MAX_BYTES = 512 * 1024 * 1024
+MAX_AGE = 14 * 86400.0
 
 Tell = Callable[[str, str, str], None]
 """An own event: kind, message, severity."""
@@ -69,6 +72,29 @@ class Daybook:
             self._log("the journal cannot be written; alerts go on from memory", reason=error)
         self.error = error
         self.errors += 1
+
+    def keep_pins(self, pins: Pins) -> None:
+        """Save names newly resolved."""
+        if self.journal is None or not pins.changed:
+            return
+        try:
+            self.journal.save_state("pins", pins.kept)
+            pins.changed = False
+        except JournalError as error:
+            self.failed(str(error))
+
+    def prune(self) -> None:
+        """Let old events go; those that an outlet had not sent yet are told."""
+        if self.journal is None:
+            return
+        try:
+            pruned = self.journal.prune(MAX_BYTES, MAX_AGE)
+        except JournalError as error:
+            self.failed(str(error))
+            return
+        for outlet, count in pruned.lost.items():
+            text = f"{outlet}: {count} events went by age or size before they were sent"
+            self._tell("events_lost", text, "warning")
 
     def _works(self, journal: Journal) -> None:
         if self.error is not None:

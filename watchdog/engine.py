@@ -233,7 +233,7 @@ class Engine:
             stalled=batch.stalled,
             absent=batch.absent,
             duration=batch.duration,
-            ran=tick.wall,
+            ran=before.ran if batch.resting and before is not None else tick.wall,
             succeeded=tick.wall if batch.error is None else _succeeded(before),
         )
         if before is not None and before.success == state.success:
@@ -275,6 +275,9 @@ def _collector_events(
     broke = not state.success and not state.absent
     if broke and (before is None or before.success or before.absent):
         kind = "collector_stalled" if batch.stalled else "collector_failed"
+        if batch.resting:
+            yield Event("collector_rests", f"{batch.collector}: {batch.error}", labels)
+            return
         yield Event(kind, f"{batch.collector}: {batch.error}", labels, severity="warning")
     elif state.success and before is not None and not before.success and not before.absent:
         yield Event("collector_recovered", f"{batch.collector} works again", labels)

@@ -171,6 +171,12 @@ class Foreman:
             if case.running is not None
         }
 
+    def at_work(self, act: str) -> bool:
+        """Whether such an act is under way or may begin yet, or a person holds all acts up: what
+        it changed is then left as it is."""
+        cases = (*self.workers.running, *self.workers.waiting)
+        return self.tools.held or any(case.request.remediation == act for case in cases)
+
     # The beginning and the end of a run
 
     def recover(self, engine: Engine) -> list[Event]:

@@ -148,7 +148,8 @@ class Batch:
     series in ``pages``; a series of the collector that is not in them has ended. ``scope`` are the
     labels that every series of this instance carries (``service``), ``error`` is one line when
     the run failed, was refused by the tool, or overran its deadline (``stalled``): then there are
-    no pages, and the collector's series go stale. ``absent`` means not on this node.
+    no pages, and the collector's series go stale. ``absent`` means not on this node, ``resting``
+    that an act keeps the collector still: what it reads is unknown, and that is no fault.
     """
 
     collector: str
@@ -160,6 +161,7 @@ class Batch:
     absent: bool = False
     scope: Labels = ()
     checkpoint: Checkpoint | None = None
+    resting: bool = False
 
     @property
     def samples(self) -> tuple[Sample, ...]:

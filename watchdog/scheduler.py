@@ -39,6 +39,7 @@ MAX_COMMANDS = 1_000  # that may wait between two ticks
 PAUSE = 0.02  # seconds between two runs of a collector that waits: lines come in groups
 FIRST_RUNS = 2.0  # seconds over which the first runs are spread: a start shows something soon
 WAVES = 2  # in which they begin: a wake-up of the scheduler costs as much as a small collector
+RESTS = "rests while an act is on what it reads"
 STEP = timedelta(seconds=FIRST_RUNS / WAVES)
 
 
@@ -59,9 +60,10 @@ class _Slot:
     run: _Run | None = None
     absent: bool = False
     stuck: bool = False
+    resting: bool = False
+    awaited: bool = False
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     started: Future[None] | None = None
-    awaited: bool = False
 
 
 @dataclass(slots=True)
@@ -174,7 +176,11 @@ def _line(error: BaseException) -> str:
 
 
 class Scheduler:
-    """APScheduler with one single-thread executor per collector: a hung one starves nobody."""
+    """APScheduler with one single-thread executor per collector: a hung one starves nobody.
+
+    ``resting`` gives the names of the collectors that must not start now; it is asked before each
+    run, by any thread.
+    """
 
     def __init__(
         self,
@@ -184,6 +190,7 @@ class Scheduler:
         log: Callable[..., object],
     ) -> None:
         self._system, self._inbox, self._static, self._log = system, inbox, static, log
+        self.resting: Callable[[], frozenset[str]] = frozenset
         self._slots: dict[str, _Slot] = {}
         self._beats: dict[str, list[_Slot]] = {}
         self._begin = datetime.now(timezone.utc)
@@ -327,6 +334,8 @@ class Scheduler:
 
     def _once(self, slot: _Slot) -> bool:
         """Run a collector and put its batch; whether another run may follow at once."""
+        if self._rests(slot):
+            return False
         with self._lock:
             if slot.run is not None:
                 return False
@@ -347,6 +356,18 @@ class Scheduler:
             slot.awaited = False
             self._inbox.wake.set()
         return batch.error is None
+
+    def _rests(self, slot: _Slot) -> bool:
+        """Whether a collector must not start now; said once a rest, so that what it reads is held
+        as unknown."""
+        collector = slot.collector
+        names = {collector.name, collector.instance.partition("/")[0]}
+        rests, before = bool(names & self.resting()), slot.resting
+        slot.resting = rests
+        if rests and not before and not slot.absent:
+            scope = labelset(collector.scope)
+            self._inbox.put(Batch(collector.instance, error=RESTS, scope=scope, resting=True))
+        return rests
 
     def _absent(self, slot: _Slot, batch: Batch) -> None:
         if not slot.absent:

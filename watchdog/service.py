@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from ..remediations import REMEDIATIONS
+from ..remediations.adapters.upkeep import StateFolder
 from .config import Config, parse
 from .config.durations import address
 from .daemon import Daemon, Loaded, prepare, static_labels
@@ -24,10 +25,15 @@ from .listeners import Listeners
 from .log import make_log
 from .options import Options
 from .outlets import make_outlets
+from .recording import beside
+from .report import Keeper
 from .system import Lock, Notifier, System, hostname
+from .version import version
+from .views import DaemonViews
 
 LOCK_FILE = "lock"
 GRACE = 8.0  # seconds from SIGTERM to the end of the process, whatever hangs
+REPORTING = 1.0  # seconds at the end for a report that is being written
 FIRST_TICK = 2.5  # seconds: the collectors' first runs are over by then
 LOCK_PATIENCE = 3.0  # seconds: one that was just told to stop may still be on its way out
 
@@ -62,6 +68,7 @@ class Service:
         self._reload = threading.Event()
         self._notifier = Notifier.from_environment()
         self._listeners: Listeners | None = None
+        self._keeper: Keeper | None = None
         self._lock: Lock | None = None
         self._begun = False
 
@@ -101,7 +108,8 @@ class Service:
         journal = Journal.open(folder / "journal.db", self.system.clock)
         self.daemon.open(journal)
         self.daemon.restore(folder)
-        self.daemon.employ(folder, REMEDIATIONS)
+        self.daemon.employ(folder, REMEDIATIONS, StateFolder())
+        self._keeper = keep_reports(self.daemon, folder)
         self.daemon.outlets += make_outlets(self.daemon, config)
         self._listeners.start(folder)
 
@@ -125,7 +133,7 @@ class Service:
 
     def _record(self, folder: Path) -> None:
         try:
-            self.daemon.record(folder)
+            self.daemon.record(folder if self.options.only_record else beside(folder))
         except OSError as error:
             place = Place(str(error.filename or folder))
             raise ConfigError(Problem(place, f"cannot record: {error.strerror}")) from error
@@ -191,7 +199,21 @@ class Service:
         threading.Timer(GRACE, _leave, (1,)).start()  # a hung disk must not hold the end up
         if self._listeners is not None:
             self._listeners.stop()
+        if self._keeper is not None:
+            self._keeper.stop(REPORTING)
         self.daemon.stop(folder)
+
+
+def keep_reports(daemon: Daemon, state: Path) -> Keeper:
+    """Have a report written into the state folder after each incident from now on."""
+
+    def log(text: str) -> None:
+        daemon.log(text, level="warning")
+
+    source = DaemonViews(daemon).source()
+    keeper = Keeper(state, source, version(), daemon.system.clock.wall, log)
+    daemon.hearers.append(keeper.offer)
+    return keeper
 
 
 def serve(options: Options) -> int:

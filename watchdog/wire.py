@@ -268,6 +268,8 @@ class InputsWriter:
             doc["stalled"] = True
         if batch.absent:
             doc["absent"] = True
+        if batch.resting:
+            doc["resting"] = True
         if batch.checkpoint is not None:
             doc["checkpoint"] = plain(batch.checkpoint.doc)
         return doc
@@ -318,6 +320,7 @@ class InputsReader:
             _flag(doc.get("absent", False)),
             labels_of(doc.get("scope", {})),
             None if checkpoint is None else Checkpoint(_mapping(checkpoint)),
+            _flag(doc.get("resting", False)),
         )
 
     def _page(self, collector: str, position: int, doc: Mapping[str, Any]) -> Page:
