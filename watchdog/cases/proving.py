@@ -56,7 +56,7 @@ def _sources(sight: Sight, service: str) -> Iterator[str]:
     needs = any(True for _ in sight.readings.rows("service_needs", ms, service=service))
     for name in sorted(sight.collectors):
         kind, _, of = name.partition("/")
-        tool = any(TOOLS.get(vendor) == name for vendor in vendors)  # what runs seldom is not awaited
+        tool = any(TOOLS.get(vendor) == name for vendor in vendors)  # not what is read seldom
         if tool or (kind in LOGS and of in ("", service)) or (kind == "peers" and needs):
             yield name
 
