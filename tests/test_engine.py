@@ -97,6 +97,28 @@ def test_a_stalled_collector_is_told_as_such() -> None:
     assert collector_events(play(engine(), failed(stalled=True))) == [(1, "collector_stalled")]
 
 
+def test_a_reader_kept_still_is_no_fault_and_what_it_reads_is_held_as_unknown() -> None:
+    made = engine()
+    readings = [load(0.9), load(0.9), load(0.9)]
+    rest = failed("rests", resting=True)
+
+    decisions = play(made, *readings, rest, *[None] * 11, load(0.1))
+
+    assert changes(decisions) == [(1, "pending"), (3, "firing"), (16, "resolved")]
+    assert collector_events(decisions) == [(4, "collector_rests"), (16, "collector_recovered")]
+    told = [event for decision in decisions for event in decision.events]
+    assert [event.severity for event in told if "collector" in event.kind] == ["info", "info"]
+    assert "InputsUnknown" not in {alert.name for alert in made.alerts()}
+
+
+def test_a_rest_is_no_run_of_the_tool() -> None:
+    made = engine()
+
+    play(made, load(0.1), failed("rests", resting=True))
+
+    assert made.collectors["tool"].ran == START + 5.0
+
+
 def test_a_tool_that_is_not_on_this_node_is_no_failure() -> None:
     made = engine()
 

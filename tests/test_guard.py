@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from vllm_watchdog.watchdog.config import Guard as Limits
-from vllm_watchdog.watchdog.guard import Asked, Breaker, Due, Guard, Ledger
+from vllm_watchdog.watchdog.guard import ACTS, Asked, Breaker, Due, Guard, Ledger
 from vllm_watchdog.watchdog.guard.silences import Silence
 from vllm_watchdog.watchdog.model import Alert, labelset
 
@@ -228,6 +228,25 @@ def test_only_traffic_and_paging_pass_an_open_breaker_and_a_person_closes_it() -
 
     keeper.breaker.close()
     assert against(keeper, 9999.0) == {}
+
+
+def test_two_services_in_one_outage_are_both_served_from_their_caches() -> None:
+    keeper = guard()
+    keeper.running["first"] = ("chat", ACTS["cache_only"].exclusive)
+
+    again = {"kind": "traffic", "act": "cache_only"}
+    assert against(keeper, service="embed", **again) == {}
+    assert list(against(keeper, service="chat", **again)) == ["busy"]
+
+
+def test_an_act_on_cards_and_a_cache_that_serves_do_not_wait_for_each_other() -> None:
+    keeper = guard()
+    keeper.running["first"] = ("chat", ACTS["reset_card"].exclusive)
+    assert against(keeper, service="embed", kind="traffic", act="cache_only") == {}
+    assert list(against(keeper, service="embed", kind="traffic", act="drain")) == ["busy"]
+
+    keeper.running["first"] = ("chat", ACTS["cache_only"].exclusive)
+    assert against(keeper, service="embed", kind="device", act="card_failover") == {}
 
 
 def test_all_that_is_counted_outlives_a_restart() -> None:

@@ -32,7 +32,7 @@ from vllm_watchdog.watchdog.model import (
     Sample,
     labelset,
 )
-from vllm_watchdog.watchdog.scheduler import MAX_COMMANDS, Inbox, Scheduler, _Slot, run_once
+from vllm_watchdog.watchdog.scheduler import MAX_COMMANDS, RESTS, Inbox, Scheduler, _Slot, run_once
 from vllm_watchdog.watchdog.system import System
 
 
@@ -105,6 +105,43 @@ def test_what_a_collector_raises_becomes_one_line(
 
     assert expected == (batch.error, batch.absent)
     assert batch.pages == ()
+
+
+def test_a_collector_at_rest_is_not_started_and_says_so_once() -> None:
+    inbox, still = Inbox(), set[str]()
+    scheduler = Scheduler(fake_system(), inbox, {}, lambda *_, **__: None)
+    scheduler.resting = lambda: frozenset(still)
+    card = _Slot(Scripted((Sample("m", 1.0),), name="nvidia_smi"), Labeller({}))
+    other = _Slot(Scripted((Sample("n", 1.0),), name="host"), Labeller({}))
+    scheduler._slots = {"nvidia_smi": card, "host": other}
+
+    def run() -> list[Batch]:
+        for slot in (card, other):
+            scheduler._once(slot)
+        return list(inbox.take())
+
+    still.add("nvidia_smi")
+    host, rests = run()
+    assert (rests.resting, rests.error, rests.pages) == (True, RESTS, ())
+    assert (host.resting, host.error) == (False, None)
+    assert [batch.collector for batch in run()] == ["host"]
+
+    still.clear()
+    assert [(b.collector, b.error) for b in run()] == [("host", None), ("nvidia_smi", None)]
+
+
+def test_what_is_not_on_this_node_does_not_rest() -> None:
+    inbox = Inbox()
+    scheduler = Scheduler(fake_system(), inbox, {}, lambda *_, **__: None)
+    slot = _Slot(Scripted((NotSupported("no tool"),), name="hccn_tool"), Labeller({}))
+    scheduler._slots = {"hccn_tool": slot}
+    scheduler._once(slot)
+    inbox.take()
+
+    scheduler.resting = lambda: frozenset({"hccn_tool"})
+    scheduler._once(slot)
+
+    assert inbox.take() == ()
 
 
 def test_a_checkpoint_is_remembered_for_the_next_run() -> None:

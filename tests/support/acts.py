@@ -14,6 +14,7 @@ from vllm_watchdog.watchdog.daemon import Daemon, prepare
 from vllm_watchdog.watchdog.journal import Journal
 from vllm_watchdog.watchdog.model import Batch, Decisions, Page, labelset
 from vllm_watchdog.watchdog.system import Files, System
+from vllm_watchdog.watchdog.upkeep import Adapters
 
 RULES = """\
 groups:
@@ -122,6 +123,7 @@ def daemon_with(
     spawn: Any = at_once,
     pages: dict[str, Any] | None = None,
     journal: Journal | None = None,
+    adapters: Adapters | None = None,
 ) -> Daemon:
     """A daemon that acts, its journal and state in ``folder``; called again, it is the next run."""
     folder.mkdir(exist_ok=True)
@@ -133,7 +135,7 @@ def daemon_with(
     world.journals.append(journal or Journal.open(folder / "journal.db", world.clock))
     made.open(world.journals[-1])
     made.restore(folder)
-    made.employ(folder, {act.name: act for act in acts}, spawn=spawn)
+    made.employ(folder, {act.name: act for act in acts}, adapters, spawn)
     return made
 
 
