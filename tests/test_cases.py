@@ -136,6 +136,20 @@ def test_the_spares_of_an_act_are_reserved_and_the_sick_card_is_quarantined() ->
     assert guard.quarantined == {"0000:53:00": "card_lost"}
 
 
+def test_a_service_of_two_cards_moves_to_the_two_spares_that_are_joined() -> None:
+    a, b, c = "0000:75:00", "0000:86:00", "0000:97:00"
+    way = 'accelerator_topology{{vendor="nvidia",card="{}",peer="{}",path="{}"}}'
+    ways = [way.format(a, b, "SYS"), way.format(a, c, "SYS"), way.format(b, c, "NV4")]
+    told = "".join(f"  - {{series: '{name}', values: '1x411'}}\n" for name in ways)
+    services = (
+        '{chat: {url: "http://127.0.0.1:8000", cards: ["0000:53:00", "0000:54:00"], '
+        f'spares: ["{a}", "{b}", "{c}"]}}}}'
+    )
+    played = play(incident(LOST + told, services), answer=ends("done"))
+
+    assert played.requests[0][1].spares == (b, c)
+
+
 def test_a_failed_failover_gives_its_spares_back_and_the_quarantine_stays() -> None:
     guard = play(incident(LOST, SPARE, until="3m"), answer=ends("failed")).engine.healer.guard
 

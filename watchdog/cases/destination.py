@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from ..cardways import Ways, nearest
 from ..config import Service
 from ..guard import ACTS
 from ..roles import STANDBY
@@ -63,10 +64,21 @@ def destination(
     fit = [card for card in map(sight.card, settings.spares) if card not in taken]
     needed = max(1, len(own))
     if len(fit) >= needed:
-        return Destination(spares=tuple(fit[:needed]))
+        return Destination(spares=nearest(fit, (), _ways(sight), needed))
     reasons = [why] if why else []
     have = f"{len(fit)} of {needed} spare cards are fit" if settings.spares else "no spare cards"
     return Destination("; ".join([*reasons, have]))
+
+
+def _ways(sight: Sight) -> Ways:
+    """How the node's cards are joined, as far as their tools told it; the newest word counts."""
+    found: dict[tuple[str, str], tuple[int, str]] = {}
+    for labels, series in sight.readings.rows("accelerator_topology", sight.tick.ms):
+        pair = (labels.get("card", ""), labels.get("peer", ""))
+        found[pair] = max(
+            found.get(pair, (0, "")), (series.block.times[-1], labels.get("path", ""))
+        )
+    return {pair: word for pair, (_, word) in found.items()}
 
 
 def _standby_unfit(sight: Sight, service: str, settings: Service, sick: Collection[str]) -> str:
