@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from ...watchdog.system import Files, System
+from .privileged import Privileged
 
 FOLDER = "/sys/devices/system/cpu/cpufreq"
 LOWERED = 0.5  # of the highest clock
@@ -37,12 +36,8 @@ def lower_limit(files: Files, policy: str) -> int | None:
 
 def set_limit(system: System, policy: str, value: int) -> int:
     """Write a limit; the one that holds then, as the kernel may round it. Raises OSError."""
-    path = system.files.path(f"{FOLDER}/{policy}/scaling_max_freq")
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)  # in place: it cannot be replaced
-    try:
-        os.write(descriptor, str(value).encode())
-    finally:
-        os.close(descriptor)
+    path = f"{FOLDER}/{policy}/scaling_max_freq"
+    Privileged.write_in_place(system, path, str(value).encode())
     return limit(system.files, policy) or value
 
 

@@ -7,6 +7,7 @@ the configuration.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,9 +21,10 @@ class Privileged:
     """Commands, signals and files that ask for rights."""
 
     @staticmethod
-    def run(system: System, argv: Sequence[str], timeout: float) -> Finished:
-        """Run a command and return how it ended. Raises NotSupported, CommandTimeout, OSError."""
-        return system.runner.run(argv, timeout=timeout, limit=MAX_OUTPUT)
+    def run(system: System, argv: Sequence[str], timeout: float, stdin: bytes = b"") -> Finished:
+        """Run a command and return how it ended; ``stdin`` answers what it asks. Raises
+        NotSupported, CommandTimeout, OSError."""
+        return system.runner.run(argv, timeout=timeout, stdin=stdin, limit=MAX_OUTPUT)
 
     @staticmethod
     def kill(system: System, process: Process, signal: int) -> bool:
@@ -40,3 +42,15 @@ class Privileged:
     def write(system: System, path: str | Path, data: bytes, mode: int = 0o600) -> None:
         """Replace a file atomically. Raises OSError."""
         system.files.write(path, data, mode)
+
+    @staticmethod
+    def write_in_place(system: System, path: str | Path, data: bytes) -> None:
+        """Write into a file that is there and cannot be replaced: a setting of the kernel.
+
+        Raises OSError.
+        """
+        descriptor = os.open(system.files.path(path), os.O_WRONLY | os.O_TRUNC)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)

@@ -273,7 +273,7 @@ def _reset_ascend(system: System, seen: Seen) -> None:
     npu, _, chip = seen.number.partition("/")
     place = ("-m", "1") if "950" in seen.model else ("-c", chip or "0")
     command = ("npu-smi", "set", "-t", "reset", "-i", npu, *place)
-    answer = system.runner.run(command, timeout=COMMAND, stdin=b"Y\n")
+    answer = Privileged.run(system, command, COMMAND, stdin=b"Y\n")
     said = answer.text or answer.stderr.decode("utf-8", "replace")
     told = read_answer(said, " ".join(command))
     good = any(one.name == "accelerator_reset_success" and one.value == 1.0 for one in told)
