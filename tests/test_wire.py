@@ -56,8 +56,9 @@ def test_inputs_come_back_as_they_were() -> None:
         Checkpoint({"at": 1}),
     )
     failed = Batch("d", duration=10.0, error="no answer", stalled=True)
+    still = Batch("e", error="rests", resting=True)
     outcome = Outcome(Request("restart", ALERT, 2, "s", "id-1"), "done", "ok", 3.0)
-    inputs = Inputs((batch, failed), (outcome,), (Command("pause", {"for": 60}, "root"),))
+    inputs = Inputs((batch, failed, still), (outcome,), (Command("pause", {"for": 60}, "root"),))
 
     ((tick, read),) = through((Tick(7, 1.25, 1000.5, True), inputs))
 
