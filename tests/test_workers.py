@@ -163,6 +163,27 @@ def test_temporary_steps_are_taken_back_at_the_end_whatever_comes(
     assert outcome.status == "done"
 
 
+def test_another_s_restart_under_way_leaves_the_rung_due_and_pages_nobody(
+    tmp_path: Path, world: World
+) -> None:
+    world.later = "its manager restarts it by itself"
+    daemon = daemon_with(tmp_path, world, Scripted(world, (world.step("stop"),)))
+    for _ in range(3):
+        run(daemon, 0.9)
+        world.clock.sleep(5.0)
+    world.later = ""
+    world.clock.sleep(10.0)
+    for _ in range(3):
+        run(daemon, 0.9)
+
+    assert daemon.journal is not None
+    told = [(e.kind, e.fields.get("status")) for e in daemon.journal.read(0, 1000)]
+    assert ("page_sent", None) not in told
+    assert ("remediation_ended", "done") in told
+    assert world.did == ["stop"]
+    assert daemon.engine.healer.guard.ledger.attempts("chat|none", world.clock.wall(), 3600) <= 1
+
+
 def test_a_reason_of_the_precheck_declines_and_nothing_is_touched(
     tmp_path: Path, world: World
 ) -> None:

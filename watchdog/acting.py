@@ -106,7 +106,10 @@ class Remediation(Protocol):
         ...
 
     def precheck(self, system: System, case: ActCase) -> str:
-        """Why the act is declined (the next rung is then tried), or nothing. Looks only."""
+        """Why the act is declined (the next rung is then tried), or nothing. Looks only.
+
+        Raises Temporary for what ends by itself (another's restart): the act stays due.
+        """
         ...
 
     def plan(self, system: System, case: ActCase) -> Sequence[Step]:

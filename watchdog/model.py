@@ -290,12 +290,14 @@ OutcomeStatus = Literal["done", "declined", "failed", "timed_out", "cancelled", 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a request ended."""
+    """How a request ended. ``again``: it was declined for something that ends by itself; seconds
+    after which it is worth another look (0: no such reason)."""
 
     request: Request
     status: OutcomeStatus
     detail: str = ""
     duration: float = 0.0
+    again: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,12 +340,15 @@ def outcome_doc(outcome: Outcome) -> JsonDoc:
         "status": outcome.status,
         "detail": outcome.detail,
         "duration": outcome.duration,
+        **({"again": outcome.again} if outcome.again else {}),
     }
 
 
 def outcome_of(doc: Mapping[str, Any]) -> Outcome:
     """The outcome of a JSON object. Raises KeyError, TypeError, ValueError."""
-    return Outcome(request_of(doc["request"]), doc["status"], doc["detail"], doc["duration"])
+    again = finite(doc.get("again", 0.0))
+    request = request_of(doc["request"])
+    return Outcome(request, doc["status"], doc["detail"], doc["duration"], again)
 
 
 def request_state(request: Request) -> JsonDoc:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ...watchdog.acting import ActCase, Done, Step
 from ...watchdog.completion import completion
 from ...watchdog.config import Service
-from ...watchdog.errors import CommandTimeout, HttpError, NotSupported, SourceError
+from ...watchdog.errors import CommandTimeout, HttpError, NotSupported, SourceError, Temporary
 from ...watchdog.probeanswers import Progress, progress
 from ...watchdog.system import System
 from .instances import Instance
@@ -81,7 +81,8 @@ def looking(done: Callable[[System], Done]) -> Callable[[System], Done]:
 
 
 def unmanaged(system: System, handled: Handled | None) -> str:
-    """Why the manager cannot be asked to act now; empty where it can."""
+    """Why the manager cannot be asked to act now; empty where it can. Raises Temporary while it
+    restarts the server by itself: another's restart is under way."""
     if handled is None:
         return "no manager is configured for it"
     try:
@@ -91,12 +92,12 @@ def unmanaged(system: System, handled: Handled | None) -> str:
     if status.state == "unknown":
         return f"{handled.manager.name} does not tell how it stands"
     if status.restarting:
-        return "its manager restarts it by itself"
+        raise Temporary("its manager restarts it by itself")
     began = handled.case.request.alert.active_at
     if status.restarts and status.since is not None and status.since > began:
         age = system.clock.wall() - status.since
         if status.state in ("running", "starting") and age < GRACE:
-            return f"its manager restarted it by itself {age:.0f} s ago"
+            raise Temporary(f"its manager restarted it by itself {age:.0f} s ago")
     return ""
 
 

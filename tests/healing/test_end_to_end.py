@@ -258,6 +258,7 @@ def test_a_unit_that_restarts_itself_has_no_second_healer(node: Rig) -> None:
 
     assert {each.status for each in node.acts()} <= {"declined"}
     assert not any(each.steps for each in node.acts())
+    assert node.events("page_sent") == []
     assert (node.machine.show("vllm@chat.service", "NRestarts"), node.starts("chat")) == ("1", 2)
     assert good(lines, lines[-1]["at"] - 3.0)
 

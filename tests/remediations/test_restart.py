@@ -17,6 +17,7 @@ from tests.support.healing.node import (
     walk,
 )
 from vllm_watchdog.remediations.restart import Restart
+from vllm_watchdog.watchdog.errors import Temporary
 from vllm_watchdog.watchdog.model import ServiceMode
 from vllm_watchdog.watchdog.system import Process
 
@@ -218,7 +219,8 @@ def test_it_waits_for_nobody_while_the_unit_restarts_by_itself(node: Node) -> No
     node.crash()
     node.unit.active, node.unit.sub = "activating", "auto-restart"
 
-    assert "by itself" in Restart().precheck(node.system, case_of(node, service()))
+    with pytest.raises(Temporary, match="restarts it by itself"):
+        Restart().precheck(node.system, case_of(node, service()))
 
 
 def test_a_server_that_its_manager_just_restarted_is_left_to_it(node: Node) -> None:
@@ -227,7 +229,8 @@ def test_a_server_that_its_manager_just_restarted_is_left_to_it(node: Node) -> N
     node.boot()
     node.unit.restarts = 1
 
-    assert "restarted it by itself 0 s ago" in Restart().precheck(node.system, case)
+    with pytest.raises(Temporary, match="restarted it by itself 0 s ago"):
+        Restart().precheck(node.system, case)
 
 
 def test_a_unit_that_gave_itself_up_is_freed_and_started(node: Node) -> None:

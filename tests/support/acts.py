@@ -11,6 +11,7 @@ from tests.support.system import VirtualClock, fake_system
 from vllm_watchdog.watchdog import config
 from vllm_watchdog.watchdog.acting import ActCase, Done, Step
 from vllm_watchdog.watchdog.daemon import Daemon, prepare
+from vllm_watchdog.watchdog.errors import Temporary
 from vllm_watchdog.watchdog.journal import Journal
 from vllm_watchdog.watchdog.model import Batch, Decisions, Page, labelset
 from vllm_watchdog.watchdog.system import Files, System
@@ -48,6 +49,7 @@ class World:
     takes: dict[str, float] = field(default_factory=dict)
     meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
     declines: str = ""
+    later: str = ""
     journals: list[Journal] = field(default_factory=list)
     _begun: dict[str, float] = field(default_factory=dict)
 
@@ -102,6 +104,8 @@ class Scripted:
     cases: list[ActCase] = field(default_factory=list)
 
     def precheck(self, system: System, case: ActCase) -> str:
+        if self.world.later:
+            raise Temporary(self.world.later)
         return self.world.declines
 
     def plan(self, system: System, case: ActCase) -> Sequence[Step]:

@@ -50,6 +50,8 @@ class Case:
     would: bool = False
     back: bool = False
     due: bool = False
+    rests: float = 0.0
+    postponed: bool = False
     checks: tuple[tuple[str, str], ...] = ()
     done: list[tuple[str, str]] = field(default_factory=list)
 
@@ -57,7 +59,8 @@ class Case:
         """Its ladder begins again with the first rung."""
         self.rung, self.attempt = 0, 0
         self.ended = self.refused = self.refusal = ""
-        self.would = False
+        self.would = self.postponed = False
+        self.rests = 0.0
 
     @property
     def service(self) -> str:
@@ -118,13 +121,14 @@ _PLAIN = (
     "key", "opened", "seen", "policy", "mode", "within", "at_most", "rung", "attempt", "ended",
     "ended_at", "paged", "refused", "refusal", "would", "back", "due",
 )  # fmt: skip
+_LATER: Mapping[str, Any] = {"rests": 0.0, "postponed": False}  # absent in older states
 
 
 def case_state(case: Case) -> dict[str, Any]:
     """A case as JSON."""
     running = case.running
     return {
-        **{name: getattr(case, name) for name in _PLAIN},
+        **{name: getattr(case, name) for name in (*_PLAIN, *_LATER)},
         "diagnosis": diagnosis_state(case.diagnosis),
         "ladder": list(case.ladder),
         "checks": [list(check) for check in case.checks],
@@ -152,6 +156,7 @@ def case_of(doc: Mapping[str, Any]) -> Case:
         )
     return Case(
         **{name: doc[name] for name in _PLAIN},
+        **{name: doc.get(name, default) for name, default in _LATER.items()},
         diagnosis=diagnosis,
         ladder=tuple(doc["ladder"]),
         checks=tuple((name, text) for name, text in doc["checks"]),

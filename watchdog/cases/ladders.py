@@ -96,7 +96,7 @@ class Ladders:
             case.key,
             diagnosis.alert,
             case.mode,
-            first=case.rung == 0,
+            first=case.rung == 0 and not case.postponed,
             destination=leads.refusal,
             other=other,
             warming="" if self._warm(sight, diagnosis.alert) else "the rule is not warm yet",
@@ -137,7 +137,7 @@ class Ladders:
             if case.ended in ("done", "exhausted") and now - case.ended_at >= SETTLE:
                 case.start_anew()
             return
-        if case.would and case.mode == "observe":
+        if (case.would and case.mode == "observe") or now < case.rests:
             return
         if case.act in ("", PAGE):
             self._last_rung(case, now, word)
@@ -176,7 +176,7 @@ class Ladders:
         guard, act = self.guard, case.act
         if asked.undoing:
             case.attempt = 1
-        elif case.rung == 0 or case.attempt == 0:
+        elif (case.rung == 0 and not case.postponed) or case.attempt == 0:
             guard.ledger.begin(case.counted_by, now)
             case.attempt = guard.ledger.attempts(case.counted_by, now, guard.limits.per)
         if not asked.undoing:
@@ -249,7 +249,7 @@ class Ladders:
         final = judgement.final
         if final == "destination":
             case.rung += 1
-            case.refused = ""
+            case.refused, case.postponed = "", False
             if case.act == PAGE:
                 self._page(case, asked.act, dict(judgement.checks)[final], now, word)
                 self.end(case, "exhausted", now)
@@ -343,9 +343,12 @@ class Ladders:
             self._page(case, act, "nobody knows how it ended", now, word)
         elif case.back and status == "declined":
             case.refusal = outcome.detail
+        elif status == "declined" and outcome.again:
+            case.refusal, case.postponed = outcome.detail, True
+            case.rests = now + outcome.again
         else:
             case.rung += 1
-            case.refused = ""
+            case.refused, case.postponed = "", False
 
     def withdraw(self, case: Case, why: str, now: float, word: Word) -> None:
         """The intent of an act could not be written, so it does not start; its rung stays due."""

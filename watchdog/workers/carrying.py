@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..acting import ActCase, Done, Remediation, Step
-from ..errors import Permanent, WatchdogError
+from ..errors import Permanent, Temporary, WatchdogError
 from ..intents import StepRow
 from ..model import Outcome, OutcomeStatus
 from .proof import Unproved, prove
 from .tools import Tools
 from .words import End, Leave, StopWord, first_line
 
+AGAIN = 10.0  # seconds until what ends by itself is looked at again
 PATIENCE = 10.0  # seconds after a restart for a step that was begun to be done, or be told of
 ENDING = ""  # the row that says how an act ends: from then on it is only taken back
 _ERRORS = (WatchdogError, OSError)
@@ -40,6 +41,7 @@ class Carrying:
     _sets: dict[str, Any] = field(default_factory=dict)
     _gives: dict[str, Any] = field(default_factory=dict)
     _end: float = 0.0
+    _again: float = 0.0
 
     def run(self) -> Outcome | None:
         """Carry it out. None: the daemon ends, and the act goes on with the next one."""
@@ -52,7 +54,7 @@ class Carrying:
             self._take_back(temporary=True)
             return None
         duration = round(clock.mono() - begin, 3)
-        return Outcome(self.case.request, status, detail, duration)
+        return Outcome(self.case.request, status, detail, duration, self._again)
 
     def _carried(self) -> tuple[OutcomeStatus, str]:
         try:
@@ -77,6 +79,9 @@ class Carrying:
             self._honour()
             try:
                 declined = self.remediation.precheck(system, case)
+            except Temporary as reason:
+                self._again = reason.delay or AGAIN
+                return first_line(reason)
             except _ERRORS as error:
                 return first_line(error)
             if declined:
