@@ -21,11 +21,7 @@ ACTS: dict[str, list[tuple[str, str]]] = {
     "network-cut-local": [],
     "network-cut-remote": [("cache_only", "network_outage")],
     "orphans": [("restart", "engine_dead")],
-    "own-restart": [  # each declined: its manager is at it
-        ("restart", "engine_dead"),
-        ("card_failover", "engine_dead"),
-        ("page", ""),
-    ],
+    "own-restart": [("restart", "engine_dead")],  # declined: its manager is at it
     "slow-start": [],
     "spare-taken": [("card_failover", "card_lost")],
     "standby-sick": [("card_failover", "card_lost")],

@@ -2,7 +2,8 @@
 repeated, none is forgotten, front and servers end as the act wants them.
 
 A sample of the moments runs with the other tests; ``make crash-steps`` runs them all (STEPS=all).
-The acts on cards alone (reset, clocks) are killed at every command in tests/remediations.
+The acts on cards alone (reset, clocks) are killed at every command in tests/remediations, where
+``defragment`` and ``drain``, whose steps are those of ``restart``, are walked as well.
 """
 
 from __future__ import annotations
@@ -58,14 +59,12 @@ class Scene:
     include: str = PRIMARY
     starts: int = 1
     services: Mapping[str, Any] = field(default_factory=dict)
-    policies: tuple[Mapping[str, Any], ...] = ()
     after: Callable[[Rig], None] = lambda node: None
     front: str = FRONT
     sample: tuple[tuple[str, str], ...] = ()
 
     def serve(self, node: Rig) -> None:
-        more = {"policies": list(self.policies)} if self.policies else {}
-        node.serve(self.services or {"chat": chat(standby=None)}, **more)
+        node.serve(self.services or {"chat": chat(standby=None)})
 
 
 def cut(node: Rig) -> None:
@@ -80,9 +79,6 @@ def mend(node: Rig) -> None:
 SCENES = {
     "restart": Scene(
         "restart", kill_engine, sample=(("start", "started"), ("start", "done"))
-    ),
-    "defragment": Scene(
-        "defragment", kill_engine, policies=({"when": ["EngineDead"], "do": ["defragment"]},)
     ),
     "failover to the standby": Scene(
         "card_failover", lose_card, ASIDE, 0, {"chat": chat(spares=[])},
