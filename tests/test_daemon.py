@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.system import FakeHost, VirtualClock, fake_system
 from vllm_watchdog.watchdog import config
 from vllm_watchdog.watchdog.daemon import MAX_UNWRITTEN, Daemon, prepare, static_labels
@@ -41,6 +43,7 @@ class Kept(Journal):
 
     def __init__(self) -> None:
         self.full = False
+        self.unread = ""
         self.kinds: list[str] = []
         self.docs: dict[str, Json] = {}
         self.notes_: list[str] = []
@@ -307,6 +310,32 @@ def _with_real_files(daemon: Daemon) -> Any:
     from vllm_watchdog.watchdog.system import Files
 
     return replace(daemon.system, files=Files())
+
+
+@pytest.mark.parametrize("doc", ["nope", "[]", "{}", '{"version": 2, "standing": 5}'])
+def test_a_node_that_cannot_read_what_it_did_only_observes(tmp_path: Path, doc: str) -> None:
+    daemon = make(tmp_path, more="mode: act\n")
+    journal = Journal.open(tmp_path / "journal.db", daemon.system.clock)
+    journal.save_state("healing", {})
+    journal.write(lambda db: db.execute("UPDATE state SET doc = ?", (doc,)))
+    daemon.open(journal)
+    daemon.restore(tmp_path)
+    run(daemon, load(0.1))
+    kinds = [event.kind for event in journal.read(0, 99)]
+    journal.close()
+
+    assert "cannot be read" in daemon.engine.healer.standing.forced
+    assert {"state_unusable", "observing_only"} <= set(kinds)
+
+
+def test_a_node_whose_journal_is_away_at_the_start_only_observes(tmp_path: Path) -> None:
+    daemon, journal = make(tmp_path, more="mode: act\n"), Kept()
+    journal.unread = "journal.db: is locked"
+    daemon.journal = journal
+    daemon.restore(tmp_path)
+    run(daemon, load(0.1))
+
+    assert "is locked" in daemon.engine.healer.standing.forced
 
 
 def test_labels_are_those_of_the_central_scrape() -> None:

@@ -79,13 +79,25 @@ def test_an_act_that_ended_is_found_until_its_end_was_heard(journal: Journal) ->
 
 
 def test_an_intent_that_cannot_be_read_is_named_and_hides_no_other(journal: Journal) -> None:
-    intents = write(journal, case("a"), case("b"))
+    intents = write(journal, case("a"), case("b"), case("c"))
+    intents.step("c", StepRow("stop", "done", 101.0, {}))
     journal.write(lambda db: db.execute("UPDATE acts SET doc = '{}' WHERE id = 'a'"))
+    journal.write(lambda db: db.execute("UPDATE steps SET sets = 'nope'"))
 
     found, unreadable = intents.unheard()
 
     assert [each.case.request.id for each in found] == ["b"]
-    assert unreadable == ["a"]
+    assert unreadable == ["a", "c"]
+
+
+def test_an_end_that_found_no_room_is_noted_when_it_is_heard(journal: Journal) -> None:
+    intents = write(journal, case("a"), case("b"))
+    intents.end(Outcome(case("b").request, "failed", "first"), 110.0)
+    ends = [Outcome(case(name).request, "done", "late") for name in ("a", "b")]
+    journal.write(intents.beside((), ("a", "b"), ends, 120.0))
+
+    rows = journal.rows("SELECT id, ended, status, detail, heard FROM acts ORDER BY id")
+    assert rows == [("a", 120.0, "done", "late", 1), ("b", 110.0, "failed", "first", 1)]
 
 
 def test_acts_that_are_long_over_are_forgotten_when_another_begins(journal: Journal) -> None:

@@ -355,6 +355,135 @@ def test_a_removed_file_is_noticed_and_begun_anew(tmp_path: Path, journal: Journ
     assert journal.notes[0].endswith("was removed; a new one is begun")
 
 
+@pytest.mark.parametrize("what", ["gone", "empty"])
+def test_a_file_that_went_while_no_daemon_ran_counts_as_lost(
+    tmp_path: Path, clock: VirtualClock, what: str
+) -> None:
+    if what == "empty":
+        (tmp_path / "journal.db").touch()
+
+    journal = Journal.open(tmp_path / "journal.db", clock, known=True)
+    journal.close()
+    first = Journal.open(tmp_path / "other.db", clock)
+    first.close()
+
+    assert (journal.begun_anew, first.begun_anew) == (1, 0)
+    assert journal.notes[0].endswith("was removed; a new one is begun")
+
+
+def test_a_folder_in_the_place_of_the_file_is_set_aside(
+    tmp_path: Path, clock: VirtualClock, journal: Journal
+) -> None:
+    journal.append(tick(1), events(2))
+    (tmp_path / "journal.db").unlink()
+    (tmp_path / "journal.db").mkdir()
+    journal.append(tick(2), events(1))
+    (tmp_path / "other.db").mkdir()
+    other = Journal.open(tmp_path / "other.db", clock)
+    other.close()
+
+    assert len(journal.read(0, 10)) == 1
+    assert "it is no file" in " ".join(journal.notes)
+    assert "it is no file" in other.notes[0]
+
+
+def test_another_file_put_in_its_place_is_kept_and_told(
+    tmp_path: Path, clock: VirtualClock, journal: Journal
+) -> None:
+    restored = Journal.open(tmp_path / "backup.db", clock)
+    restored.append(tick(1), events(3))
+    restored.close()
+    journal.append(tick(1), events(1))
+    (tmp_path / "backup.db").rename(tmp_path / "journal.db")
+    journal.append(tick(2), events(1))
+
+    assert len(journal.read(0, 10)) == 4
+    assert journal.begun_anew == 1
+    assert "exchanged" in journal.notes[0]
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+@pytest.mark.parametrize("damage", ["emptied", "rubbish"])
+def test_a_file_that_lost_its_beginning_in_use_is_not_written_on(
+    tmp_path: Path, journal: Journal, end: str, damage: str
+) -> None:
+    journal.append(tick(1), events(1))
+    path = tmp_path / f"journal.db{end}"
+    os.truncate(path, 0)
+    if damage == "rubbish" or end:
+        path.write_bytes(b"rubbish" * 10_000)
+    journal.append(tick(2), events(1))
+
+    assert "damaged while in use" in journal.notes[0]
+    with sqlite3.connect(tmp_path / "journal.db") as beside:
+        assert beside.execute("SELECT COUNT(*) FROM events").fetchone() == (1,)
+    beside.close()
+
+
+def test_a_log_that_is_removed_in_use_costs_nothing(
+    tmp_path: Path, clock: VirtualClock, journal: Journal
+) -> None:
+    journal.append(tick(1), events(3))
+    (tmp_path / "journal.db-wal").unlink()
+    journal.append(tick(2), events(1), durable=True)
+    shutil.copytree(tmp_path, tmp_path / "as-after-a-crash")
+    again = Journal.open(tmp_path / "as-after-a-crash" / "journal.db", clock)
+
+    assert len(again.read(0, 10)) == 4
+    again.close()
+    assert (journal.begun_anew, journal.notes) == (0, [])
+
+
+def test_a_journal_that_another_process_has_is_no_obstacle_at_the_start(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vllm_watchdog.watchdog.database.BUSY", 0.05)
+    path = tmp_path / "journal.db"
+    Journal.open(path, clock).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA locking_mode=EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+
+    journal = Journal.open(path, clock, known=True)
+
+    assert "is locked" in journal.unread
+    with pytest.raises(JournalError, match="is locked"):
+        journal.append(tick(1), events(1))
+    other.close()
+    assert len(journal.append(tick(1), events(1))) == 1
+    journal.close()
+
+
+def test_documents_that_cannot_be_read_are_told_or_left_out(journal: Journal) -> None:
+    journal.append(tick(1), [], {"good": {"a": 1}, "bad": {}})
+    journal.save_state("healing", {})
+    with journal._database.write() as connection:
+        connection.execute("UPDATE checkpoints SET doc = 'nope' WHERE name = 'bad'")
+        connection.execute("UPDATE state SET doc = '[]'")
+
+    assert journal.checkpoints() == {"good": {"a": 1}}
+    with pytest.raises(JournalError, match="healing is no document"):
+        journal.load_state("healing")
+
+
+def test_a_full_disk_with_a_journal_is_no_obstacle_at_the_start(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        Journal.open(disk / "journal.db", clock).close()
+        ballast = fill(disk)
+        journal = Journal.open(disk / "journal.db", clock, known=True)
+        unread = journal.unread
+        with pytest.raises(JournalError):
+            journal.append(tick(), events(1))
+        ballast.unlink()
+        journal.append(tick(), events(1))
+        journal.close()
+
+    assert unread
+    assert journal.begun_anew == 0
+
+
 def test_a_full_disk_is_one_clear_error_and_ends_when_there_is_room(
     tmp_path: Path, clock: VirtualClock
 ) -> None:
@@ -382,7 +511,7 @@ def test_the_daemon_starts_on_a_full_disk_and_records_once_there_is_room(
         ballast = fill(disk)
         journal = Journal.open(disk / "journal.db", clock)
 
-        assert "nothing is recorded until there is" in journal.notes[0]
+        assert "nothing is recorded until that is over" in journal.notes[0]
         assert (
             journal.checkpoints(),
             journal.load_state("alerts"),

@@ -135,22 +135,29 @@ class Daemon:
         """Take up the state of an earlier run: the window and alerts if they are young enough, what
         was decided and done from the journal, which had it first."""
         self._restore_engine(folder / STATE_FILE)
-        kept = None
-        if self.journal is not None:
-            with contextlib.suppress(JournalError):
-                kept = self.journal.load_state("healing")
         with self.lock:
-            healer = self.engine.healer
-            try:
-                if kept is not None:
-                    healer.restore(kept)
-            except _UNUSABLE as error:
-                self.engine.replace_healer(healing(self.loaded.config))
-                self._tell(
-                    "state_unusable", f"the journal's cases are not of this version: {error}",
-                    "warning",
-                )  # fmt: skip
+            why = self._restore_healing()
+            if why:
+                self._tell("state_unusable", why, "warning")
             self.engine.healer.awake(self.system.clock.wall())
+        if why and self.loaded.config.mode != "observe":
+            reason = f"what was decided and done before cannot be read: {why}"
+            self.inbox.command(Command("observe", {"reason": reason}))
+
+    def _restore_healing(self) -> str:
+        """Take up what was decided and done; why that cannot be, or nothing."""
+        if self.journal is None:
+            return ""
+        try:
+            kept = self.journal.load_state("healing")
+            if kept is not None:
+                self.engine.healer.restore(kept)
+        except JournalError as error:
+            return str(error)
+        except _UNUSABLE as error:
+            self.engine.replace_healer(healing(self.loaded.config))  # half of it was taken up
+            return f"the journal's cases are not of this version: {error}"
+        return self.journal.unread
 
     def _restore_engine(self, path: Path) -> None:
         try:
@@ -173,9 +180,10 @@ class Daemon:
     def open(self, journal: Journal) -> None:
         """Journal from now on, and let log collectors go on where they stood."""
         self.journal = journal
-        for instance, doc in journal.checkpoints().items():
-            self.system.checkpoints.put(instance, doc)
-        self.watching.pins = Pins(journal.load_state("pins"))
+        with contextlib.suppress(JournalError):
+            for instance, doc in journal.checkpoints().items():
+                self.system.checkpoints.put(instance, doc)
+            self.watching.pins = Pins(journal.load_state("pins"))
 
     def employ(
         self, state: Path, remediations: Mapping[str, Remediation],

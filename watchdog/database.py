@@ -22,6 +22,8 @@ KEPT = 3  # broken files kept
 WAL = 16 * 1024 * 1024  # bytes of write-ahead log kept on the disk when it is empty
 VACUUMED = 4096  # pages given back at a time, so that no write waits long
 COMPANIONS = ("", "-wal", "-shm")
+LOG = "-wal"
+HEADS = {"": (b"SQLite format 3\0",), LOG: (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")}
 
 
 class StorageError(WatchdogError):
@@ -30,6 +32,10 @@ class StorageError(WatchdogError):
 
 class StorageFull(StorageError):
     """There is no room to write."""
+
+
+class StorageAway(StorageError):
+    """It cannot be had just now: another process has it, or the disk does not give it."""
 
 
 class StorageBroken(StorageError):
@@ -41,10 +47,12 @@ class Database:
 
     ``schema[n]`` leads from version n to n + 1. ``notes`` tells what befell the file, one sentence
     each; whoever owns the database reports and clears them. ``begun_anew`` counts the files
-    that were damaged or gone.
+    that were damaged or gone. ``known``: an earlier run had one, so that none is one that is gone.
     """
 
-    def __init__(self, path: Path, schema: Sequence[str], clock: Clock) -> None:
+    def __init__(
+        self, path: Path, schema: Sequence[str], clock: Clock, *, known: bool = False
+    ) -> None:
         self.path = path
         self.notes: list[str] = []
         self.begun_anew = 0
@@ -53,13 +61,15 @@ class Database:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._broken = False
-        self._inode = 0
+        self._known = known
+        self._inodes: dict[str, int] = {}
 
     def open(self) -> None:
         """Open the file, or make it.
 
         Raises ConfigError where the folder or file cannot be used at all, StorageFull where only
-        room is lacking (each later write tries again).
+        room is lacking and StorageAway where it cannot be had just now (each later write tries
+        again).
         """
         if self._opened():
             return
@@ -124,14 +134,22 @@ class Database:
 
     def _ensure(self) -> None:
         """The file as it must be before a write: open, whole, and still the one in the folder."""
-        if self._writer is not None and (self._broken or not self._there()):
-            with self._reading:
-                self.close()
-                if not self._broken:
-                    self.begun_anew += 1
-                    self.notes.append(f"{self.path} was removed; a new one is begun")
-                    _remove(self.path)
+        if self._writer is not None:
+            gone = not self._same("")
+            self._broken = self._broken or not (gone or self._headed())
+            if gone or self._broken or not self._same(LOG):  # of a log that is gone, closing
+                with self._reading:  # takes what it held into the file
+                    self.close()
+                    if gone and not self._broken:
+                        self._exchanged()
         self._open_again()
+
+    def _exchanged(self) -> None:
+        """Another file lies there, or none: what ours held is lost."""
+        _remove(self.path, COMPANIONS[1:])
+        if self.path.exists():
+            self.begun_anew += 1
+            self.notes.append(f"{self.path} was exchanged for another file")
 
     def _open_again(self) -> None:
         """Open where it is not; in use, a folder that has become unusable is no end of the run."""
@@ -143,11 +161,25 @@ class Database:
     def _opened(self) -> bool:
         return self._reader is not None
 
-    def _there(self) -> bool:
+    def _same(self, end: str) -> bool:
+        if end not in self._inodes:
+            return True
         try:
-            return self.path.stat().st_ino == self._inode
+            return self._beside(end).stat().st_ino == self._inodes[end]
         except OSError:
             return False
+
+    def _headed(self) -> bool:
+        """Whether file and log begin as they must; a log may be empty."""
+        for end, heads in HEADS.items():
+            with contextlib.suppress(OSError), self._beside(end).open("rb") as stream:
+                head = stream.read(len(heads[0]))
+                if head not in heads and (head or not end):
+                    return False
+        return True
+
+    def _beside(self, end: str) -> Path:
+        return self.path.with_name(self.path.name + end)
 
     def _make_folder(self) -> None:
         try:
@@ -165,19 +197,22 @@ class Database:
         )
 
     def _connect(self) -> None:
-        fresh = not self.path.exists()
+        fresh = not self.path.exists() or (self.path.is_file() and not self.path.stat().st_size)
         try:
+            if self.path.exists() and not self.path.is_file():
+                raise StorageBroken("it is no file")
             with self._translated():
                 self._writer = self._connection()
                 self._prepare(self._writer)
                 self._reader = self._connection()
                 self._reader.execute("PRAGMA query_only=ON")
-            self._inode = self.path.stat().st_ino
+            there = [end for end in HEADS if self._beside(end).exists()]  # some disks hold no log
+            self._inodes = {end: self._beside(end).stat().st_ino for end in there}
         except StorageError as error:
             self.close()
             if fresh and isinstance(error, StorageFull):
                 _remove(self.path)
-            if isinstance(error, StorageFull | StorageBroken):
+            if isinstance(error, StorageFull | StorageAway | StorageBroken):
                 raise
             raise self._unusable(str(error)) from error
         except OSError as error:
@@ -186,6 +221,10 @@ class Database:
         except BaseException:
             self.close()
             raise
+        if fresh and self._known:
+            self.begun_anew += 1
+            self.notes.append(f"{self.path} was removed; a new one is begun")
+        self._known = True
 
     def _connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -223,12 +262,12 @@ class Database:
         aside = self.path.with_name(f"{self.path.name}.broken-{when}")
         try:
             for end in COMPANIONS:
-                part = self.path.with_name(self.path.name + end)
+                part = self._beside(end)
                 if part.exists():
                     part.rename(f"{aside}{end}")
         except OSError as error:
             raise self._unusable(error.strerror or str(error)) from error
-        self._broken = False
+        self._broken = self._known = False
         self.begun_anew += 1
         for old in sorted(self.path.parent.glob(f"{self.path.name}.broken-*[0-9]"))[:-KEPT]:
             _remove(old)
@@ -274,10 +313,12 @@ def _translate(error: sqlite3.Error, path: Path) -> StorageError:
         return StorageFull(f"{path}: no room left on the disk")
     if any(word in text for word in ("malformed", "not a database", "no such table")):
         return StorageBroken(f"{path}: {text}")
+    if any(word in text for word in ("I/O error", "is locked")):
+        return StorageAway(f"{path}: {text}")
     return StorageError(f"{path}: {text}")
 
 
-def _remove(path: Path) -> None:
-    for end in COMPANIONS:
+def _remove(path: Path, ends: Sequence[str] = COMPANIONS) -> None:
+    for end in ends:
         with contextlib.suppress(OSError):
             path.with_name(path.name + end).unlink()

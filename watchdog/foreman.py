@@ -45,7 +45,7 @@ class Foreman:
         self._anew = 0
         self._refused: dict[str, str] = {}
         self._keys: dict[str, str] = {}
-        self._heard: set[str] = set()  # ends taken in by the engine, and not yet on the disk
+        self._heard: dict[str, Outcome] = {}  # ends taken in by the engine, not yet on the disk
 
     # Before a tick
 
@@ -128,8 +128,9 @@ class Foreman:
 
     def beside(self, cases: Sequence[ActCase], inputs: Inputs, engine: Engine) -> Beside:
         """What must be on the disk before any act begins: intents, heard ends, what was decided."""
-        self._heard.update(each.request.id for each in inputs.outcomes)
-        acts = self._intents.beside(cases, sorted(self._heard))
+        self._heard.update((each.request.id, each) for each in inputs.outcomes)
+        now = self.tools.system.clock.wall()
+        acts = self._intents.beside(cases, sorted(self._heard), self._heard.values(), now)
         healing = self._journal.state_beside("healing", engine.healer.dump())
         return lambda connection: (acts(connection), healing(connection))
 

@@ -15,12 +15,14 @@ from typing import Any
 
 from .acting import ActCase
 from .config import Service
+from .documents import json_of
 from .journal import Beside, Journal
 from .model import Json, Outcome, OutcomeStatus, labelset
 from .roles import mode_doc, mode_of
 from .wire import request_of, request_state
 
 KEPT_FOR = 90 * 86_400.0  # seconds for which an act that is over can be looked up
+_END = "UPDATE acts SET ended = ?, status = ?, detail = ?, duration = ? WHERE id = ?"
 STATUSES = ("done", "declined", "failed", "timed_out", "cancelled", "unknown")
 
 
@@ -51,15 +53,23 @@ class Intents:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def beside(self, cases: Sequence[ActCase], heard: Iterable[str]) -> Beside:
-        """What a tick writes: new intents, and which ends the engine has taken in (by id)."""
+    def beside(
+        self, cases: Sequence[ActCase], heard: Iterable[str], ends: Iterable[Outcome] = (),
+        at: float = 0.0,
+    ) -> Beside:  # fmt: skip
+        """What a tick writes: new intents, and which ends the engine has taken in (by id).
+
+        ``ends`` that could not be noted when they came are noted now, as of ``at``.
+        """
         rows = [(c.request.id, c.began, json.dumps(case_doc(c))) for c in cases]
         ids = [(name,) for name in heard]
+        late = [(*_columns(end, at), "") for end in ends]
         now = max((c.began for c in cases), default=0.0)
 
         def write(connection: sqlite3.Connection) -> None:
             sql = "INSERT OR REPLACE INTO acts (id, began, doc) VALUES (?, ?, ?)"
             connection.executemany(sql, rows)
+            connection.executemany(f"{_END} AND status = ?", late)
             connection.executemany("UPDATE acts SET heard = 1 WHERE id = ?", ids)
             if rows:
                 connection.execute(
@@ -77,9 +87,7 @@ class Intents:
 
     def end(self, outcome: Outcome, at: float) -> None:
         """Note how an act ended, at a Unix time; on the disk when this returns."""
-        sql = "UPDATE acts SET ended = ?, status = ?, detail = ?, duration = ? WHERE id = ?"
-        values = (at, outcome.status, outcome.detail, outcome.duration, outcome.request.id)
-        self._journal.write(lambda connection: connection.execute(sql, values))
+        self._journal.write(lambda connection: connection.execute(_END, _columns(outcome, at)))
 
     def unheard(self) -> tuple[list[Intent], list[str]]:
         """All acts whose end the engine has not taken in, oldest first; and the names of those that
@@ -88,28 +96,26 @@ class Intents:
         found: list[Intent] = []
         unreadable: list[str] = []
         for name, doc, status, detail, duration in self._journal.rows(sql):
-            case = _readable(doc)
-            if case is None:
+            try:
+                case, steps = case_of(json_of(doc)), tuple(self.steps(name))
+            except (ValueError, KeyError, TypeError, AttributeError):
                 unreadable.append(name)
                 continue
-            outcome = _outcome(case, status, detail, duration)
-            found.append(Intent(case, tuple(self.steps(name)), outcome))
+            found.append(Intent(case, steps, _outcome(case, status, detail, duration)))
         return found, unreadable
 
     def steps(self, act: str) -> list[StepRow]:
-        """The steps of an act in the order in which they were last touched."""
+        """The steps of an act in the order in which they were last touched. Raises ValueError for
+        one that cannot be read."""
         sql = "SELECT name, state, at, sets, moved FROM steps WHERE act = ? ORDER BY at, rowid"
         return [
-            StepRow(name, state, at, json.loads(sets), bool(moved))
+            StepRow(name, state, at, json_of(sets), bool(moved))
             for name, state, at, sets, moved in self._journal.rows(sql, (act,))
         ]
 
 
-def _readable(doc: str) -> ActCase | None:
-    try:
-        return case_of(json.loads(doc))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+def _columns(outcome: Outcome, at: float) -> tuple[float, str, str, float, str]:
+    return at, outcome.status, outcome.detail, outcome.duration, outcome.request.id
 
 
 def _outcome(case: ActCase, status: str, detail: str, duration: float) -> Outcome | None:

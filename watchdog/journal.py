@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .database import Database, StorageBroken, StorageError, StorageFull
+from .database import Database, StorageAway, StorageBroken, StorageError, StorageFull
+from .documents import json_of
 from .model import Event, Json, StoredEvent, Tick
 from .records import condition, row, stored
 from .system import Clock
@@ -80,28 +81,33 @@ class Journal:
     """One journal file; ``run`` is this start's own id. Any thread may use it.
 
     ``notes`` holds what befell the file (set aside, removed), to be told and cleared by the owner;
-    ``written`` counts the events of this run.
+    ``written`` counts the events of this run; ``unread`` says why what an earlier run wrote could
+    not be read at the start.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
         self.run = f"{int(clock.wall()):010x}{secrets.token_hex(4)}"
         self.written = 0
+        self.unread = ""
         self._tick, self._in_tick = -1, 0
 
     @classmethod
-    def open(cls, path: Path, clock: Clock) -> Journal:
+    def open(cls, path: Path, clock: Clock, *, known: bool = False) -> Journal:
         """Open the journal at ``path`` (made where absent, set aside and made anew where broken).
 
-        A full disk is no obstacle: the journal then reads as empty, and each append tries again.
-        Raises ConfigError where the folder cannot be used.
+        ``known``: an earlier run had one. A full disk is no obstacle, nor another process that has
+        the file: the journal then reads as empty, and each append tries again. Raises ConfigError
+        where the folder cannot be used.
         """
-        database = Database(path, SCHEMA, clock)
+        database = Database(path, SCHEMA, clock, known=known)
+        journal = cls(database, clock)
         try:
             database.open()
-        except StorageFull as error:
-            database.notes.append(f"{error}; nothing is recorded until there is")
-        return cls(database, clock)
+        except (StorageFull, StorageAway) as error:
+            database.notes.append(f"{error}; nothing is recorded until that is over")
+            journal.unread = str(error) if known or path.exists() else ""
+        return journal
 
     @property
     def notes(self) -> list[str]:
@@ -272,8 +278,10 @@ class Journal:
                 return deleted
 
     def checkpoints(self) -> dict[str, Json]:
-        """Where each collector stood in its source, by collector."""
-        return {row[0]: json.loads(row[1]) for row in self._rows("SELECT * FROM checkpoints", [])}
+        """Where each collector stood in its source, by collector; without what cannot be read."""
+        rows = self._rows("SELECT * FROM checkpoints", [])
+        read = {name: _document(doc) for name, doc in rows}
+        return {name: doc for name, doc in read.items() if doc is not None}
 
     def save_state(self, name: str, doc: Json) -> None:
         """Keep a document of the daemon under a name, replacing the last. Raises JournalError."""
@@ -297,9 +305,12 @@ class Journal:
         return self._rows(sql, values)
 
     def load_state(self, name: str) -> Json | None:
-        """The document kept under a name, or None."""
+        """The document kept under a name, or None. Raises JournalError, also for one that cannot
+        be read."""
         rows = self._rows("SELECT doc FROM state WHERE name = ?", [name])
-        found: Json | None = json.loads(rows[0][0]) if rows else None
+        found = _document(rows[0][0]) if rows else None
+        if rows and found is None:
+            raise JournalError(f"{self._database.path}: what it holds of {name} is no document")
         return found
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -309,6 +320,15 @@ class Journal:
                 return connection.execute(sql, values).fetchall()
         except StorageFull:
             return []
+
+
+def _document(text: str) -> Json | None:
+    """The JSON object of a text, or None for anything else."""
+    try:
+        found = json_of(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _move_cursors(connection: sqlite3.Connection, end: int) -> dict[str, int]:

@@ -16,7 +16,7 @@ from ..remediations import REMEDIATIONS
 from ..remediations.adapters.upkeep import StateFolder
 from .config import Config, parse
 from .config.durations import address
-from .daemon import Daemon, Loaded, prepare, static_labels
+from .daemon import STATE_FILE, Daemon, Loaded, prepare, static_labels
 from .documents import read
 from .errors import ConfigError, Place, Problem
 from .greeting import greeting
@@ -105,7 +105,8 @@ class Service:
         config = self.daemon.loaded.config
         self._listeners = Listeners(self.daemon, self.log)
         self._lock = self._locked(folder)
-        journal = Journal.open(folder / "journal.db", self.system.clock)
+        known = self.system.files.exists(folder / STATE_FILE)
+        journal = Journal.open(folder / "journal.db", self.system.clock, known=known)
         self.daemon.open(journal)
         self.daemon.restore(folder)
         self.daemon.employ(folder, REMEDIATIONS, StateFolder())
