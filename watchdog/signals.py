@@ -41,9 +41,26 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+def _share(counter: str, which: str) -> str:
+    """The share of failed requests by one counter; a series that began at its first failure
+    counts, too."""
+    of = f"{counter}{{${which}"
+    bad, sound = f'{of}, status=~"5.."}}', f'{of}, status!~"4.."}}'
+    fresh = f"{bad} unless {bad} offset 1m and on (service) {sound} offset 1m"
+    return f"""
+        (
+          sum by (service) (({fresh}) / 60 or rate({bad}[1m]))
+          or 0 * sum by (service) (rate({sound}[1m]))
+        ) / sum by (service) (rate({sound}[1m]) or ({fresh}) / 60)
+    """
+
+
 def _p95(histogram: str) -> str:
     return f"histogram_quantile(0.95, sum by (service, le) (rate({histogram}_bucket{{$}}[1m])))"
 
+
+_HTTP = _share("http_requests_total", f", {_MODEL}")
+_LOG = _share("log_requests_total", "")
 
 SIGNALS: tuple[Signal, ...] = (
     Signal(
@@ -52,14 +69,11 @@ SIGNALS: tuple[Signal, ...] = (
     ),
     Signal(
         "failures", "service", "ratio", "Share of requests that failed",
+        # A server's counters die with it, the lines of its access log do not: the worse of both.
         f"""
-        (
-          sum by (service) (rate(http_requests_total{{$, {_MODEL}, status=~"5.."}}[1m]))
-          or 0 * sum by (service) (rate(http_requests_total{{$, {_MODEL}, status!~"4.."}}[1m]))
-          or sum by (service) (rate(log_requests_total{{$, status=~"5.."}}[1m]))
-        ) / (
-          sum by (service) (rate(http_requests_total{{$, {_MODEL}, status!~"4.."}}[1m]))
-          or sum by (service) (rate(log_requests_total{{$, status!~"4.."}}[1m]))
+        max by (service) (
+          label_replace({_HTTP}, "of", "http", "service", ".*")
+          or label_replace({_LOG}, "of", "log", "service", ".*")
         )
         """,
         live=True,

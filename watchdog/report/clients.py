@@ -5,32 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from .model import Incident, Plot, Points, Seen
+from .model import Plot, Points, Seen
 from .words import figure, span
 
 _ROWS = ("failures", "latency", "first_token", "waiting", "tokens")
+SOON = 15.0  # seconds after the end in which "at the end" is looked up
 _LOW_IS_BAD = frozenset({"tokens"})
 
 
-def seen(plots: Sequence[Plot], incident: Incident, stop: float) -> Iterable[Seen]:
-    """For each service of the plots: how its requests fared before, during and at the end."""
+def seen(plots: Sequence[Plot], begin: float, first: float, stop: float) -> Iterable[Seen]:
+    """For each service of the plots: how its requests fared from ``begin`` to the ``first`` sign,
+    then until ``stop``, and at the end."""
     lines = {
-        (plot.name, name): (plot, points)
+        (plot.name, name): (plot, tuple(p for p in points if begin <= p[0] <= stop + SOON))
         for plot in plots
         if plot.scope == "service"
         for name, points in plot.lines
     }
     for service in dict.fromkeys(name for _, name in lines):
         rows = [
-            _row(*lines[(name, service)], incident.opened, stop)
-            for name in _ROWS
-            if (name, service) in lines
+            _row(*lines[(name, service)], first, stop) for name in _ROWS if (name, service) in lines
         ]
         probe = lines.get(("probe", service))
         failed = None
-        if probe is not None:
-            failed = sum(probe[0].step for _, value in probe[1] if value == 0)
-            rows.insert(0, _probe_row(probe[1], incident.opened, stop, failed))
+        if probe is not None and probe[1]:
+            plot, points = probe
+            bad = [at for at, value in points if value == 0 and first <= at <= stop]
+            failed = len(bad) * plot.step
+            rows.insert(0, _probe_row(points, first, stop, failed))
         if rows:
             yield Seen(service, tuple(rows), failed)
 
@@ -45,7 +47,7 @@ def _row(plot: Plot, points: Points, opened: float, stop: float) -> tuple[str, s
 
 
 def _shown(value: float | None, plot: Plot) -> str:
-    return "unknown" if value is None else figure(value, plot.unit)
+    return "no requests" if value is None else figure(value, plot.unit)
 
 
 def _probe_row(

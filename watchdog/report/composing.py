@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..signals import SIGNALS, Signal
 from .clients import seen
 from .model import Act, AlertSpan, Entry, Incident, LogLine, Plot, Refusal, Report, StepTaken
 from .sources import MOST_EVENTS, Source, Values
+from .words import clock
 
 LEAD, TAIL = 120.0, 60.0  # seconds shown before the first sign and after the end
 EARLIEST = 1800.0  # seconds before the opening at which a first sign is still looked for
@@ -21,12 +23,15 @@ MOST_ENTRIES, MOST_LOG = 400, 120
 STANDBY = "/standby"
 
 _OWN = (
-    "alert_", "breaker_", "card_", "case_", "collector_", "command_", "configuration_", "daemon_",
-    "events_lost", "healing_", "hold_", "journal_", "outlet_", "page_", "recording_",
-    "remediation_", "rule_", "service_", "silence", "state_",
+    "act_", "alert_", "breaker_", "card_", "case_", "collector_", "command_", "configuration_",
+    "daemon_", "events_lost", "healing_", "hold_", "journal_", "log_lost", "log_unreadable",
+    "metrics_", "observing_", "orphan_", "outlet_", "page_", "peer_", "probe_", "recording_",
+    "remediation_", "rule_", "server_exit", "service_", "silence", "state_", "tool_", "traffic_",
 )  # fmt: skip
 """Beginnings of kinds that the daemon tells of itself; any other is a record of a log."""
 _STEP = "remediation_step"
+_UNSEEN = (_STEP, "alert_pending", "alert_inactive")
+"""What the timeline leaves out: steps stand with their act, "since when" with its alert."""
 _NODE = ("breaker_", "configuration_", "daemon_", "events_lost", "healing_", "hold_", "journal_")
 """What concerns every case of the node."""
 _PEOPLE = ("healing_", "hold_", "remediation_approved", "alert_silenced", "silence", "command_")
@@ -35,29 +40,50 @@ _PEOPLE = ("healing_", "hold_", "remediation_approved", "alert_silenced", "silen
 def compose(source: Source, incident: Incident, version: str, made: float) -> Report:
     """The report on an incident. Raises ConfigError where the source cannot be read."""
     stop = incident.closed if incident.closed is not None else source.now()
-    early = source.events(incident.opened - EARLIEST, stop + TAIL)
+    before, behind = _neighbours(source, incident)
+    since = max(incident.opened - EARLIEST, (before.closed or 0.0) + 0.001 if before else 0.0)
+    until = min(stop + TAIL, behind.opened if behind else math.inf)
+    early = source.events(since, until)
     events = [event for event in early if _belongs(event, incident)]
     first = _first_sign(events, incident)
-    begin, end = first - LEAD, stop + TAIL
+    begin, end = first - LEAD, min(stop + TAIL, until)
     if not incident.key:
-        begin, end = incident.opened, stop
+        first, begin, end = incident.opened, incident.opened, stop
     events = [event for event in events if event.time >= begin]
     values = source.values(begin, end)
     incident_ = _with_cards(incident, values)
     plots = tuple(_plots(values, incident_, begin, end))
-    timeline = [_entry(event) for event in events if not event.kind.startswith(_STEP)]
+    timeline = [_entry(event) for event in events if not event.kind.startswith(_UNSEEN)]
     log = [_log_line(event) for event in events if _sort(event) == "log"]
     return Report(
         incident_, source.node, version, made, source.label, begin, end,
         tuple(timeline[:MOST_ENTRIES]), tuple(_alerts(events)), tuple(_acts(events)),
         tuple(_refusals(events)), tuple(log[:MOST_LOG]), plots,
-        tuple(seen(plots, incident_, stop)),
-        tuple(_notes(len(early), len(timeline), len(log), plots)),
+        tuple(seen(plots, max(begin, since), first, stop)),
+        tuple(_notes(len(early), len(timeline), len(log), plots, begin, before)),
     )  # fmt: skip
 
 
-def _notes(events: int, timeline: int, log: int, plots: Sequence[Plot]) -> Iterable[str]:
+def _neighbours(source: Source, incident: Incident) -> tuple[Incident | None, Incident | None]:
+    """The incidents of the same case before and after this one."""
+    if not incident.key:
+        return None, None
+    same = [each for each in source.incidents() if each.key == incident.key]
+    before = [each for each in same if each.closed and each.closed <= incident.opened]
+    after = [each for each in same if each.opened > incident.opened]
+    return (before[0] if before else None), (after[-1] if after else None)
+
+
+def _notes(
+    events: int, timeline: int, log: int, plots: Sequence[Plot], begin: float,
+    before: Incident | None,
+) -> Iterable[str]:  # fmt: skip
     """What is missing or was cut."""
+    if before is not None and before.closed is not None and before.closed > begin:
+        yield (
+            f"The incident before it ({before.name}) ended at {clock(before.closed)}: "
+            "the plots show its end, too."
+        )
     if events >= MOST_EVENTS:
         yield f"Only the newest {MOST_EVENTS} events of this time were looked at."
     if timeline > MOST_ENTRIES:
@@ -84,16 +110,23 @@ def _belongs(event: StoredEvent, incident: Incident) -> bool:
 
 
 def _first_sign(events: Sequence[StoredEvent], incident: Incident) -> float:
-    """When the naming alert became active, or the first grave event shortly before the case."""
+    """When the first alert became active that still was at the opening, or the first grave event
+    shortly before it. Alerts that the case does not name count only if they are as recent."""
     signs = [incident.opened]
+    active: dict[tuple[Any, ...], float] = {}
     for event in events:
-        if event.kind == "alert_firing" and dict(event.labels).get("alertname") == incident.alert:
-            active = _moment(event.fields.get("active_at"))
-            if active is not None and event.time <= incident.opened + TAIL:
-                signs.append(active)
-        elif event.severity == "critical" and event.time >= incident.opened - LEAD:
+        named = dict(event.labels).get("alertname", "") in (incident.alert, *incident.explains)
+        earliest = incident.opened - (EARLIEST if named else LEAD)
+        if event.time > incident.opened:
+            break
+        if event.kind.startswith("alert_"):
+            active.pop(event.labels, None)
+            since = _moment(event.fields.get("active_at"))
+            if event.fields.get("after") in ("pending", "firing") and since is not None:
+                active[event.labels] = since if since >= earliest else incident.opened
+        elif event.severity == "critical" and event.time >= earliest:
             signs.append(event.time)
-    return max(min(signs), incident.opened - EARLIEST)
+    return min((*signs, *active.values()))
 
 
 def _with_cards(incident: Incident, values: Values) -> Incident:
@@ -105,13 +138,7 @@ def _with_cards(incident: Incident, values: Values) -> Incident:
     )
     found = values(text, incident.opened - LEAD, incident.opened, LEAD / 4)
     cards = {labels["card"] for labels, _ in found if labels.get("card")}
-    return _replaced(incident, tuple(sorted(cards | set(incident.cards))))
-
-
-def _replaced(incident: Incident, cards: tuple[str, ...]) -> Incident:
-    from dataclasses import replace
-
-    return replace(incident, cards=cards)
+    return replace(incident, cards=tuple(sorted(cards | set(incident.cards))))
 
 
 def _plots(values: Values, incident: Incident, begin: float, end: float) -> Iterable[Plot]:
@@ -146,7 +173,7 @@ def _sort(event: StoredEvent) -> str:
         return "alert"
     if kind.startswith("case_"):
         return "case"
-    if kind.startswith(("remediation_", "page_", "card_", "breaker_")):
+    if kind.startswith(("remediation_", "page_", "card_", "breaker_", "traffic_")):
         return "act"
     return "node"
 
@@ -207,11 +234,13 @@ def _acts(events: Sequence[StoredEvent]) -> list[Act]:
             detail = end.message.partition(f": {status}")[2].lstrip(", ")
         steps = [_step(each) for each in own if each.kind.startswith(_STEP)]
         attempt = event.fields.get("attempt")
+        healthy = end.fields.get("seconds_to_healthy") if end is not None else None
         acts.append(
             Act(
                 str(event.fields.get("remediation") or ""), name,
                 attempt if isinstance(attempt, int) else 1, event.time,
                 end.time if end is not None else None, status, detail, tuple(steps),
+                float(healthy) if isinstance(healthy, int | float) else None,
             )
         )  # fmt: skip
     return acts

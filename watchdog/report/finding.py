@@ -48,11 +48,7 @@ class _Open:
         act = str(fields.get("remediation") or "")
         self.cards |= {value for name, value in event.labels if name == "card"}
         if event.kind in ("case_opened", "case_changed"):
-            self.last = event
-            self.evidence = _texts(fields.get("evidence"))
-            self.explains = _texts(fields.get("explains"))
-            self.mode = str(fields.get("mode") or "")
-            self.cards.update(card for text in self.evidence for card in _CARD.findall(text))
+            self._learn(event)
         elif event.kind == "remediation_requested":
             self.asked = act
         elif event.kind == "remediation_ended":
@@ -64,6 +60,17 @@ class _Open:
             self.refused = str(fields.get("reason") or "")
         self.paged |= event.kind == "page_sent"
         self.cancelled |= event.kind == "case_cancelled"
+
+    def _learn(self, event: StoredEvent) -> None:
+        """Take its diagnosis; that our own act is planned is no cause of what it answers."""
+        fields = event.fields
+        if fields.get("cause") in ("planned", "none") and (self.asked or self.done):
+            return
+        self.last = event
+        self.evidence = _texts(fields.get("evidence"))
+        self.explains = _texts(fields.get("explains"))
+        self.mode = str(fields.get("mode") or "")
+        self.cards.update(card for text in self.evidence for card in _CARD.findall(text))
 
     def incident(self, closed: float | None) -> Incident:
         """The incident as far as it is known."""

@@ -14,7 +14,7 @@ from importlib import resources
 from .marks import marks_of
 from .model import Act, Plot, Report
 from .svg import COLOURS, Mark, picture
-from .words import after, clock, day, span, visible
+from .words import after, clock, day, outcome, span, visible
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 SORTS = {
@@ -128,20 +128,29 @@ def _act(act: Act) -> str:
     head = (
         f"<h3>{_text(act.remediation)}, attempt {act.attempt}</h3>"
         f'<p>Began at {_time(act.began)}, <span class="{mark}">{_text(act.status)}</span>{took}'
-        f"{': ' + _text(act.detail) if act.detail else ''}.</p>"
+        f"{': ' + _text(act.detail) if act.detail else ''}{_well(act)}.</p>"
     )
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             Cell(after(step.time, act.began), "time"), Cell(step.name),
-            Cell(step.status, style.get(step.status, "")),
+            Cell(outcome(step.status), style.get(step.status, "")),
             Cell("" if step.seconds is None else span(step.seconds)), Cell(step.detail),
         )
         for step in act.steps
     ]  # fmt: skip
-    table = _table(
-        f"Steps of {act.remediation}", ("After", "Step", "Result", "Took", "What it said"), rows
-    )
+    heads: tuple[str, ...] = ("After", "Step", "Result", "Took", "What it said")
+    if not any(step.detail for step in act.steps):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    table = _table(f"Steps of {act.remediation}", heads, rows)
     return head + (table if rows else "")
+
+
+def _well(act: Act) -> str:
+    return (
+        f"; well again {span(act.healthy)} after the first bad sample"
+        if act.healthy is not None
+        else ""
+    )
 
 
 def _clients(report: Report) -> str:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ..errors import ConfigError, WatchdogError
 from ..model import Event
 from .composing import compose
 from .html import html
@@ -128,5 +127,5 @@ class Keeper:
             if over:
                 report = compose(self._source, over[0], self._version, self._now())
                 write_report(self._folder, report)
-        except (OSError, ConfigError, WatchdogError) as error:
-            self._log(f"no report on {key}: {error}")
+        except Exception as error:  # noqa: BLE001 (the next incident's report must still be written)
+            self._log(f"no report on {key}: {type(error).__name__}: {error}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from .model import Report
 from .svg import told
-from .words import after, clock, day, span, visible
+from .words import after, clock, day, outcome, span, visible
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&@]|:(?=//)|(?<=www)\.)")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -138,15 +138,21 @@ def _acts(report: Report) -> Iterable[str]:
     for act in report.acts:
         took = f" after {span(act.ended - act.began)}" if act.ended is not None else ""
         detail = f": {_text(act.detail)}" if act.detail else ""
+        healthy = act.healthy
+        well = (
+            f"; well again {span(healthy)} after the first bad sample"
+            if healthy is not None
+            else ""
+        )
         yield (
             f"- **{_text(act.remediation)}** (attempt {act.attempt}) began at {clock(act.began)}: "
-            f"{_text(act.status)}{took}{detail}"
+            f"{_text(act.status)}{took}{detail}{well}"
         )
         for step in act.steps:
             seconds = "" if step.seconds is None else f", took {span(step.seconds)}"
             said = f": {_text(step.detail)}" if step.detail else ""
             at = after(step.time, act.began)
-            yield f"  - {at} {_text(step.name)}: {_text(step.status)}{seconds}{said}"
+            yield f"  - {at} {_text(step.name)}: {_text(outcome(step.status))}{seconds}{said}"
 
 
 def _clients(report: Report) -> Iterable[str]:

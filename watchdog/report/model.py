@@ -65,7 +65,7 @@ class AlertSpan:
 
 @dataclass(frozen=True, slots=True)
 class StepTaken:
-    """A step of an act as it was journaled."""
+    """A step of an act; ``status`` as journaled: done, found, undone, failed …"""
 
     time: float
     name: str
@@ -86,6 +86,8 @@ class Act:
     status: str
     detail: str = ""
     steps: tuple[StepTaken, ...] = ()
+    healthy: float | None = None
+    """Seconds from the first bad sample until all was well again, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,10 @@ def picture(plot: Plot, begin: float, end: float, marks: Sequence[Mark]) -> str:
         *_bands(scale, marks),
         *_rows(scale, ticks, plot.unit),
         *_columns(scale),
-        *(_line(scale, points, plot.step, number) for number, (_, points) in enumerate(plot.lines)),
+        *(
+            _line(scale, points, plot.step, number, plot.unit == "flag")
+            for number, (_, points) in enumerate(plot.lines)
+        ),
         *_uprights(scale, marks),
     ]
     return (
@@ -80,7 +83,8 @@ def _ticks(plot: Plot) -> list[float]:
         return [0.0, 1.0]
     known = [value for _, points in plot.lines for _, value in points if math.isfinite(value)]
     low, high = min(known, default=0.0), max(known, default=1.0)
-    if low >= 0 and (low < 0.6 * high or plot.unit == "ratio"):
+    flat = high - low < 0.05 * high
+    if low >= 0 and (flat or low < 0.6 * high or plot.unit == "ratio"):
         low = 0.0
     if plot.unit == "ratio" and 0.3 < high <= 1:
         return [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -122,8 +126,8 @@ def _columns(scale: _Scale) -> Iterable[str]:
 _MOMENTS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 
 
-def _line(scale: _Scale, points: Points, step: float, number: int) -> str:
-    """One line; it is broken where values are missing."""
+def _line(scale: _Scale, points: Points, step: float, number: int, steps: bool) -> str:
+    """One line, with ``steps`` for yes and no; it is broken where values are missing."""
     path: list[str] = []
     last: float | None = None
     for at, value in points:
@@ -131,7 +135,8 @@ def _line(scale: _Scale, points: Points, step: float, number: int) -> str:
             last = None
             continue
         begins = last is None or at - last > 1.5 * step
-        path.append(f"{'M' if begins else 'L'}{scale.x(at):.1f} {scale.y(value):.1f}")
+        x, y = f"{scale.x(at):.1f}", f"{scale.y(value):.1f}"
+        path.append(f"M{x} {y}" if begins else f"H{x}V{y}" if steps else f"L{x} {y}")
         last = at
     return f'<path class="line c{number % COLOURS}" d="{"".join(path)}"/>' if path else ""
 

@@ -25,6 +25,8 @@ def _at(seconds: float) -> datetime:
 
 def span(seconds: float) -> str:
     """A duration: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    if 0 < seconds < 0.05:
+        return "< 0.1 s"
     if seconds < 9.95:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     whole = round(seconds)
@@ -34,6 +36,13 @@ def span(seconds: float) -> str:
             rest = whole % size // smaller
             return f"{whole // size} {unit}" + (f" {rest} {below}" if rest else "")
     return f"{whole} s"
+
+
+def outcome(status: str) -> str:
+    """A step's end as a person says it."""
+    return {"found": "was so already", "undone": "put back", "timed_out": "timed out"}.get(
+        status, status
+    )
 
 
 def after(seconds: float, origin: float) -> str:
