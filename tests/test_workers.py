@@ -12,7 +12,8 @@ from tests.support.acts import ACTING, RULES, Killed, Scripted, World, daemon_wi
 from tests.support.system import VirtualClock
 from vllm_watchdog.watchdog.acting import ActCase, Done, Step
 from vllm_watchdog.watchdog.cases import Case, Running
-from vllm_watchdog.watchdog.daemon import Daemon
+from vllm_watchdog.watchdog.config import parse
+from vllm_watchdog.watchdog.daemon import Daemon, prepare
 from vllm_watchdog.watchdog.errors import HttpError, Permanent, SourceError
 from vllm_watchdog.watchdog.model import Alert, Command, Diagnosis, Outcome, Request
 from vllm_watchdog.watchdog.recording import Recording
@@ -292,6 +293,35 @@ def test_a_cancel_is_about_the_case_that_it_names(
     run(daemon, 0.9, 0.9, 0.9)
 
     assert ends(daemon) == [("restart", status)]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (("mode: act", "mode: observe"), "cancelled"),
+        (('{chat: {url: "http://chat"}}', "{}"), "cancelled"),
+        (("drain, page", "page"), "done"),
+    ],
+)
+def test_a_configuration_that_does_not_allow_the_act_any_more_ends_it(
+    tmp_path: Path, world: World, change: tuple[str, str], status: str
+) -> None:
+    daemons: list[Daemon] = []
+
+    def reload() -> None:
+        text = f"rules: {{files: [{tmp_path}/r.yaml]}}\n{ACTING.replace(*change)}"
+        daemons[0].reload(prepare(parse(text, str(tmp_path / "w.yaml")), text))
+
+    world.meanwhile["stop"] = reload
+    daemon = daemon_with(
+        tmp_path, world, Scripted(world, [world.step("stop"), world.step("start")])
+    )
+    daemons.append(daemon)
+
+    run(daemon, 0.9, 0.9, 0.9)
+
+    assert ends(daemon) == [("restart", status)]
+    assert world.did == (["stop"] if status == "cancelled" else ["stop", "start"])
 
 
 def test_a_word_about_another_service_leaves_the_act_alone(tmp_path: Path, world: World) -> None:

@@ -218,6 +218,8 @@ class Daemon:
             self.engine.settings = engine_settings(loaded.config, self.labels)
             self.engine.replace_rules(loaded.groups)
             self.engine.replace_healing(healing(loaded.config))
+            if self.foreman is not None:
+                self.foreman.reloaded(self.engine)
         self.loaded = loaded
         self._schedules = Schedules(loaded.config.schedules)
         self.tape.begin_anew(loaded, self.engine, self.system.clock.wall())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from .acting import ActCase, Remediation
+from .cases.case import Case
 from .cases.ways_back import FREQUENCY
 from .config import Service
 from .engine import Engine
@@ -210,13 +211,16 @@ class Foreman:
             return "a person paused healing"
         of = next((c for c in healer.cases.values() if c.running and c.running.request.id == name),
                   None)  # fmt: skip
-        if of is None:
-            return "nobody waits for it any more"
-        if of.mode == "observe":
-            return "the mode is observe by now"
-        if case.name and case.name not in healer.configured.services:
-            return "the service is not configured any more"
-        return ""
+        return "nobody waits for it any more" if of is None else _out_of_bounds(engine, case, of)
+
+    def reloaded(self, engine: Engine) -> None:
+        """Another configuration is a person's word as well: acts that it does not allow end."""
+        cases = {c.running.request.id: c for c in engine.healer.cases.values() if c.running}
+        for act in self.workers.running:
+            of = cases.get(act.request.id)
+            why = "" if of is None else _out_of_bounds(engine, act, of)
+            if why and not engine.healer.standing.forced:
+                self.workers.halt(partial(_is, act), why)
 
     def leave(self, engine: Engine, services: Mapping[str, Service]) -> None:
         """The daemon ends: what was lowered only while it looks is given back, acts let go."""
@@ -229,6 +233,19 @@ class Foreman:
             of = self._case(request, engine, services.get(case.service))
             self.workers.take_back(of, GIVING_BACK)
         self.workers.leave(LETTING_GO)
+
+
+def _is(act: ActCase, other: ActCase) -> bool:
+    return act.request.id == other.request.id
+
+
+def _out_of_bounds(engine: Engine, act: ActCase, of: Case) -> str:
+    """Why the configuration does not allow an act any more."""
+    if of.mode == "observe":
+        return "the mode is observe by now"
+    if act.name and act.name not in engine.healer.configured.services:
+        return "the service is not configured any more"
+    return ""
 
 
 def _same(alert: Alert, wanted: Alert) -> bool:
