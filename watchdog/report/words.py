@@ -26,7 +26,7 @@ def _at(seconds: float) -> datetime:
 def span(seconds: float) -> str:
     """A duration: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
     if 0 < seconds < 0.05:
-        return "< 0.1 s"
+        return "under 0.1 s"
     if seconds < 9.95:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     whole = round(seconds)
