@@ -16,7 +16,10 @@ from .model import Act, Plot, Report
 from .svg import COLOURS, Mark, picture
 from .words import after, clock, day, outcome, span, visible
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
 SORTS = {
     "alert": "alert", "case": "diagnosis", "act": "act", "person": "person", "log": "log",
     "node": "node",
