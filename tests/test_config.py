@@ -169,6 +169,38 @@ def test_rates_and_addresses_are_read() -> None:
         ('services: {a: {url: "http://x/\\nHost:y"}}\n', "is no address"),
         ("labels: {__name__: x}\n", "Prometheus' own"),
         ("services: {a: {url: 'http://x', probe: {expect: '(('}}}\n", "no RE2 regular expression"),
+        ("services: {a: {url: 'http://x', standby: {url: 'http://x/'}}}\n", "standby.url"),
+        ("services: {a: {url: 'http://x', front: {nginx: /f, url: 'http://x'}}}\n", "front.url"),
+        (
+            (
+                "services: {a: {url: 'http://x', manager: {systemd: a.service},"
+                " standby: {url: 'http://y', manager: {systemd: a.service}}}}\n"
+            ),
+            "one act would end both",
+        ),
+        (
+            (
+                "services: {a: {url: 'http://x', manager: {docker: c}},"
+                " b: {url: 'http://y', manager: {docker: c}}}\n"
+            ),
+            "services a and b have one manager",
+        ),
+        (
+            (
+                "services: {a: {url: 'http://x', front: {nginx: /f, url: 'http://f'}},"
+                " b: {url: 'http://y', front: {nginx: /f, url: 'http://g'}}}\n"
+            ),
+            "services a and b have one front.nginx",
+        ),
+        (
+            "services: {a: {url: 'http://x', standby: {url: 'http://y'}}, a-standby: {url: http://z}}",
+            "one name of files",
+        ),
+        ("services: {a: {url: 'http://x', manager: {command: ['']}}}\n", "an empty word"),
+        (
+            "services: {a: {url: 'http://x', manager: {systemd: vllm-watchdog.service}}}\n",
+            "the daemon's own unit",
+        ),
         ('state: "a\\0b"\n', "1:8: holds a NUL character"),
         ("<<: {mode: act}\n", "1:1: merge keys are not read"),
     ],

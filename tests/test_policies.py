@@ -114,6 +114,14 @@ def test_the_strictest_mode_counts(modes: tuple[Any, ...], strictest: str) -> No
         ({"when": ["{}"], "do": ["page"]}, "policies.0.when"),
         ({"when": ["{vendor=}"], "do": ["page"]}, "policies.0.when"),
         ({"when": ['{a="b"}[5m]'], "do": ["page"]}, "no set of matchers"),
+        ({"when": ['{alertname=~"Nope.*"}'], "do": ["page"]}, "fits no alert that is loaded"),
+        ({"when": ['{alertname="EngineDead",alertname!="EngineDead"}'], "do": ["page"]},
+         "fits no alert"),
+        ({"when": ['{__name__="up"}'], "do": ["page"]}, "alerts have no metric name"),
+        ({"when": ['{cause="engine_ded"}'], "do": ["page"]},
+         "no such cause: 'engine_ded' (did you mean 'engine_dead'?)"),
+        ({"when": ['{cause=~"card_.*",cuase="a"}'], "do": ["page"]},
+         "no alert carries a label 'cuase' (did you mean 'cause'?)"),
     ],
 )  # fmt: skip
 def test_what_names_nothing_is_refused_with_its_place(policy: dict[str, Any], said: str) -> None:

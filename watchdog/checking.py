@@ -11,8 +11,10 @@ from .config import Config, load
 from .errors import ConfigError, Place, Problem
 from .policies import alert_names
 from .policies import check as check_policies
+from .reachable import look
 from .rulepack import Group
 from .rulepack import load as load_rules
+from .system import System
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ def check_all(config_file: Path | None, rules: Sequence[Path]) -> Report:
             Problem(Place(f"{config_file}: {p.place.file}"), p.message, p.hint)
             for p in check_names(config)
         ]
+        problems += look(config, System(), str(config_file))
     files = list(rules)
     if config_file is not None or not rules:
         files = [*rule_files(config), *files]

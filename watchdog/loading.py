@@ -35,10 +35,10 @@ def prepare(config: Config, text: str = "") -> Loaded:
     except ConfigError as error:
         raise ConfigError([*problems, *error.problems]) from error
     problems += check_policies(config, alert_names(pack.groups))
-    if problems:
+    if any(problem.severity == "error" for problem in problems):
         raise ConfigError(problems)
     files = tuple(dict.fromkeys(Path(group.file) for group in pack.groups))
-    return Loaded(config, pack.groups, files, text, pack.warnings)
+    return Loaded(config, pack.groups, files, text, (*problems, *pack.warnings))
 
 
 def static_labels(config: Config, host: str) -> dict[str, str]:

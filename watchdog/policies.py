@@ -13,6 +13,7 @@ from importlib import resources
 
 from . import documents
 from .config import Config, Mode, Policy, checked
+from .diagnosis import CAUSES
 from .errors import ConfigError, Place, Problem
 from .promql import PromqlError, load
 from .promql.nodes import Matcher, VectorSelector
@@ -21,7 +22,8 @@ from .series import predicate
 
 FILE = "policies.yaml"
 PAGE = "page"
-ALERTNAME = "alertname"
+ALERTNAME, CAUSE = "alertname", "cause"
+OFTEN = (ALERTNAME, CAUSE, "holder", "service", "card", "severity")  # labels that selectors name
 STRICTNESS: Mapping[str, int] = {"observe": 0, "confirm": 1, "act": 2}
 
 Test = Callable[[Mapping[str, str]], bool]
@@ -97,12 +99,32 @@ def check(config: Config, alerts: Collection[str], file: str = "") -> list[Probl
             for name in policy.services or ()
             if name not in config.services
         ]
-        problems += [
-            _unknown(f"{where}.when", "alert", name, alerts)
-            for name in _named(policy)
-            if name not in alerts
-        ]
+        for text in policy.when or ():
+            problems += _never(_matchers(text, Place()), text.strip(), f"{where}.when", alerts)
     return problems
+
+
+def _never(
+    matchers: Sequence[Matcher], text: str, where: str, alerts: Collection[str]
+) -> Iterable[Problem]:
+    """Why these matchers fit no alert at all."""
+    named = [each for each in matchers if each.name == ALERTNAME]
+    spelt = [each.value for each in named if each.op == "=" and each.value not in alerts]
+    yield from (_unknown(where, "alert", name, alerts) for name in spelt)
+    if named and not spelt:
+        test = _test(named)
+        if not any(test({ALERTNAME: name}) for name in alerts):
+            yield Problem(Place(where), f"{text!r} fits no alert that is loaded")
+    for each in matchers:
+        if each.name == "__name__":
+            hint = f"write {ALERTNAME}"
+            yield Problem(Place(where), f"{text!r}: alerts have no metric name", hint)
+        close = difflib.get_close_matches(each.name, OFTEN, 1, 0.75)
+        if close and each.name not in OFTEN:
+            message = f"no alert carries a label {each.name!r}"
+            yield Problem(Place(where), message, f"did you mean {close[0]!r}?", "warning")
+        if each.name == CAUSE and not any(predicate(each.op, each.value)(c) for c in CAUSES):
+            yield _unknown(where, CAUSE, each.value, CAUSES)
 
 
 def alert_names(groups: Iterable[Group]) -> frozenset[str]:
@@ -115,16 +137,6 @@ def _unknown(where: str, what: str, name: str, known: Collection[str]) -> Proble
     close = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
     return Problem(Place(where), f"no such {what}: {name!r}", hint)
-
-
-def _named(policy: Policy) -> list[str]:
-    """The alert names that a policy's own ``when`` spells out."""
-    return [
-        matcher.value
-        for text in policy.when or ()
-        for matcher in _matchers(text, Place())
-        if matcher.name == ALERTNAME and matcher.op == "="
-    ]
 
 
 @lru_cache(maxsize=1)

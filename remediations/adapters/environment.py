@@ -107,9 +107,20 @@ def proved(system: System, pid: int, values: Mapping[str, str]) -> Done:
 def profile(system: System, path: Path) -> Mapping[str, str]:
     """The values of an operator's profile. Raises SourceError naming the file."""
     try:
-        return parse(system.files.text(path, MAX_FILE), str(path))
+        found = system.files.part(path, 0, MAX_FILE + 1)
     except OSError as error:
-        raise SourceError(f"{path}: {error.strerror or error}") from error
+        raise SourceError(f"{path}: {error.strerror or 'is not a regular file'}") from error
+    if len(found.data) > MAX_FILE:
+        raise SourceError(f"{path}: is larger than {MAX_FILE} bytes")
+    try:
+        text = found.data.decode()
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path}: is not UTF-8") from error
+    values = parse(text, str(path))
+    for key, value in values.items():
+        if not value.isprintable():
+            raise SourceError(f"{path}: the value of {key} holds a control character")
+    return values
 
 
 def parse(text: str, where: str) -> dict[str, str]:

@@ -264,9 +264,8 @@ def test_missing_rights_are_told_with_what_to_do(node: Node) -> None:
 
 
 def test_the_standby_is_restarted_while_it_is_the_one_that_serves(node: Node) -> None:
-    settings = service(
-        manager=None, standby={"url": URL, "manager": {"systemd": "vllm@chat.service"}}
-    )
+    standby = {"url": URL, "manager": {"systemd": "vllm@chat.service"}}
+    settings = service(url="http://127.0.0.1:8009", manager=None, standby=standby)
     case = case_of(node, settings, mode=ServiceMode(serving="standby"))
 
     assert Restart().precheck(node.system, case) == ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -68,6 +69,7 @@ Act = Literal[
     "drain",
     "lower_frequency",
 ]
+OWN_UNIT = "vllm-watchdog"
 CARD = re.compile(
     r"^(?:[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:/\d+)?|npu\d+(?:/\d+)?|npu \d+(?:/\d+)?|gpu \d+"
     r"|MIG-[0-9A-Za-z/-]+)$"
@@ -236,6 +238,10 @@ class Manager(Room):
     def _exactly_one(self) -> Manager:
         if sum(x is not None for x in (self.systemd, self.docker, self.command)) != 1:
             raise ValueError("name exactly one of systemd, docker, command")
+        if self.command is not None and not self.command[0].strip():
+            raise ValueError("command begins with an empty word: the program's name comes first")
+        if self.systemd is not None and self.systemd.removesuffix(".service") == OWN_UNIT:
+            raise ValueError(f"{self.systemd} is the daemon's own unit: name the server's")
         return self
 
 
@@ -356,6 +362,14 @@ class Service(Room):
         both = set(self.cards) & set(self.spares)
         if both:
             raise ValueError(f"{sorted(both)[0]} stands in both cards and spares")
+        standby, front = self.standby, self.front
+        if standby is not None and _base(standby.url) == _base(self.url):
+            raise ValueError(f"standby.url is the service's own: {standby.url}")
+        if standby is not None and self.manager is not None and standby.manager == self.manager:
+            raise ValueError("standby.manager is the service's own: one act would end both")
+        servers = (self.url, *((standby.url,) if standby else ()))
+        if front is not None and _base(front.url) in map(_base, servers):
+            raise ValueError(f"front.url is a server's own: {front.url}")
         return self
 
 
@@ -427,3 +441,31 @@ class Config(Room):
                         f"service {name} needs {need!r}, no such peer (peers: {known})"
                     )
         return self
+
+    @model_validator(mode="after")
+    def _apart(self) -> Config:
+        """What an act on one service changes is no other one's."""
+        owners: dict[tuple[str, object], str] = {}
+        for name, service in self.services.items():
+            for what, thing in _own(name, service):
+                owner = owners.setdefault((what, thing), name)
+                if owner != name:
+                    raise ValueError(f"services {owner} and {name} have one {what}")
+        return self
+
+
+def _own(name: str, service: Service) -> Iterator[tuple[str, object]]:
+    """All that belongs to one service alone: what it is, for people, and its name."""
+    yield "name of files in the state folder", name
+    if service.standby is not None:
+        yield "name of files in the state folder", f"{name}-standby"
+    for instance in (service, service.standby):
+        if instance is not None and instance.manager is not None:
+            manager = instance.manager
+            yield "manager", (manager.systemd, manager.docker, manager.command)
+    if service.front is not None:
+        yield "front.nginx", service.front.nginx
+
+
+def _base(url: str) -> str:
+    return url.rstrip("/")
