@@ -15,7 +15,7 @@ from vllm_watchdog.watchdog.promql import load
 
 REPOSITORY = Path(__file__).parents[1]
 BOARD: dict[str, Any] = json.loads((REPOSITORY / "deploy/grafana/vllm-watchdog.json").read_text())
-OTHERS = {"ALERTS"}  # what Prometheus itself writes
+OTHERS = {"ALERTS", "http_requests_total"}  # what Prometheus and the server itself write
 METRIC = re.compile(r"(?<![\w:\"$])([a-zA-Z_][\w:]*)\{")
 VARIABLES = re.compile(r"\$(\w+)")
 
@@ -65,3 +65,25 @@ def test_panels_have_names_of_their_own_and_do_not_overlap() -> None:
 
     assert len(set(ids)) == len(ids)
     assert (BOARD["uid"], BOARD["schemaVersion"] >= 36) == ("vllm-watchdog", True)
+
+
+def test_each_row_has_its_panels() -> None:
+    rows: dict[str, int] = {}
+    for panel in BOARD["panels"]:
+        if panel["type"] == "row":
+            rows[panel["title"]] = 0
+        else:
+            rows[list(rows)[-1]] += 1
+
+    assert rows == {
+        "At a glance": 4, "Services": 3, "Requests": 6, "Cards": 7, "CPU and links": 3, "Acts": 3,
+        "The daemon itself": 5,
+    }  # fmt: skip
+
+
+def test_every_panel_asks_the_source_that_the_reader_chose() -> None:
+    for panel in BOARD["panels"]:
+        for target in panel.get("targets", ()):
+            assert panel["datasource"] == target["datasource"] == {
+                "type": "prometheus", "uid": "${source}",
+            }, panel["title"]  # fmt: skip
