@@ -164,7 +164,12 @@ def _clients(report: Report) -> str:
         parts.append(
             f"<h3>{_text(seen.service)}</h3>" + _table(f"Clients of {seen.service}", heads, rows)
         )
+    if parts:
+        parts.append(f'<p class="quiet">{_MEANT}</p>')
     return "".join(parts)
+
+
+_MEANT = "Shares, rates and percentiles are of the minute before each moment."
 
 
 def _plots(report: Report) -> str:
@@ -239,7 +244,7 @@ _COMMON = frozenset({"job", "instance", "severity"})
 def _refusals(report: Report) -> str:
     rows = [
         (
-            Cell(clock(each.time), "time"), Cell(each.remediation),
+            Cell(clock(each.time), "time"), Cell(each.remediation, "sort"),
             Cell("would, but observes only" if each.would else "refused", "sort"), Cell(each.text),
             Cell("; ".join(f"{name}: {why}" for name, why in each.against.items())),
         )
