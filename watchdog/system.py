@@ -10,6 +10,7 @@ runner and a tree of fixture files. No room above may reach around it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
@@ -214,10 +215,14 @@ class Files:
         return self.root / str(path).lstrip("/")
 
     def read(self, path: str | Path, limit: int = MAX_OUTPUT) -> bytes:
-        """At most ``limit`` bytes of a file. Raises OSError."""
+        """At most ``limit`` bytes of a file. Raises OSError, for a pipe as well: none is waited
+        for."""
         chunks: list[bytes] = []
-        descriptor = os.open(os.path.join(self.root, str(path).lstrip("/")), os.O_RDONLY)
+        place = os.path.join(self.root, str(path).lstrip("/"))
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
         try:
+            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "is a pipe", str(path))
             while limit > 0 and (chunk := os.read(descriptor, min(limit, 1 << 16))):
                 chunks.append(chunk)
                 limit -= len(chunk)
