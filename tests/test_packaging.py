@@ -73,6 +73,8 @@ def test_the_wheel_holds_every_module_and_every_data_file(wheel: Path) -> None:
         for pattern in ("*.py", "*.yaml", "*.html", "*.css", "*.js"):
             paths = (REPOSITORY / top).rglob(pattern)
             wanted |= {f"vllm_watchdog/{path.relative_to(REPOSITORY)}" for path in paths}
+    static = (REPOSITORY / "watchdog/api/static").iterdir()
+    wanted |= {f"vllm_watchdog/watchdog/api/static/{path.name}" for path in static}
     wanted |= {
         f"vllm_watchdog/deploy/nginx/{p.name}" for p in (REPOSITORY / "deploy/nginx").iterdir()
     }

@@ -13,6 +13,7 @@ fail2ban-client:fail2ban
 rg:ripgrep
 node:nodejs
 npm
+chromium
 gcc:gcc,libc6-dev
 mvn:maven
 java:default-jdk-headless

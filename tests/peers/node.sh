@@ -2,7 +2,7 @@
 #
 # Installed below the cache folder, for the tests alone.
 
-readonly NODE_LIBRARIES="@cybernetex/kbn-es-query@1.0.2"
+readonly NODE_LIBRARIES="@cybernetex/kbn-es-query@1.0.2 axe-core@4.14.1"
 
 install_node_libraries() {
   local wanted=() each

@@ -10,13 +10,15 @@ from ..errors import ConfigError, WatchdogError
 from ..model import Json
 from . import Views
 from .exporter import Exporter
-from .page import page
+from .pages import Pages, Static
+from .pages.markup import POLICY as PAGE_POLICY
 from .parameters import BadRequest, dumps, milliseconds, span, whole
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 MAX_EVENTS = 10_000
+STATIC = "/static/"
 REPORTS = {"html": (HTML, ".html"), "markdown": ("text/markdown; charset=utf-8", ".md")}
 REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
@@ -47,7 +49,7 @@ class Routes:
     """The answers of one daemon. May be called from many threads."""
 
     def __init__(self, views: Views) -> None:
-        self._views = views
+        self._views, self._pages, self._static = views, Pages(views), Static()
         self._exporter, self._exporting = Exporter(), threading.Lock()
         self._get: Mapping[str, Callable[[Asked], Answer]] = {
             "/": self._page,
@@ -63,6 +65,7 @@ class Routes:
             "/api/v1/healing": lambda _: Answer(200, dumps(views.healing()), JSON),
             "/api/v1/figures": lambda _: Answer(200, dumps(views.figures()), JSON),
             "/api/v1/incidents": lambda _: Answer(200, dumps(list(views.incidents())), JSON),
+            "/api/v1/page": self._page_doc,
             "/report": self._report,
         }
         self._post = {path: self._get[path] for path in ("/api/v1/query", "/api/v1/query_range")}
@@ -71,6 +74,8 @@ class Routes:
         """The answer to GET or POST; an error of the caller's is one line and no traceback."""
         table = self._post if method == "POST" else self._get
         handler = table.get(path)
+        if path.startswith(STATIC) and method == "GET":
+            return self._file(path[len(STATIC) :], asked)
         if handler is None and path in self._get:
             return Answer(405, b"method not allowed: use GET\n")
         if handler is None:
@@ -94,10 +99,22 @@ class Routes:
             return Answer(200, b"vllm-watchdog is ready.\n")
         return Answer(503, b"vllm-watchdog has not finished its first tick yet.\n")
 
-    def _page(self, _: Asked) -> Answer:
-        text = page(self._views.snapshot(), self._views.alerts())
-        policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-        return Answer(200, text.encode(), HTML, {"Content-Security-Policy": policy})
+    def _page(self, asked: Asked) -> Answer:
+        text = self._pages.page(asked.given.get("lang", ""), asked.language)
+        headers = {"Content-Security-Policy": PAGE_POLICY, "Vary": "Accept-Language"}
+        return Answer(200, text.encode("utf-8", "replace"), HTML, headers)
+
+    def _page_doc(self, asked: Asked) -> Answer:
+        return Answer(
+            200, dumps(self._pages.doc(asked.given.get("lang", ""), asked.language)), JSON
+        )
+
+    def _file(self, name: str, asked: Asked) -> Answer:
+        found = self._static.get(name, asked.given.get("v", ""))
+        if found is None:
+            return Answer(404, b"not found: see / for what is here\n")
+        content, kind, caching = found
+        return Answer(200, content, kind, {"Cache-Control": caching})
 
     def _query(self, asked: Asked) -> Answer:
         when = asked.given.get("time")
