@@ -14,6 +14,7 @@ rg:ripgrep
 node:nodejs
 npm
 chromium
+chromium
 gcc:gcc,libc6-dev
 mvn:maven
 java:default-jdk-headless
