@@ -115,6 +115,15 @@ def _complain(*lines: str) -> int:
 
 
 def _say(*lines: str) -> None:
+    """To a person's terminal: what a message quotes may hold anything."""
     with contextlib.suppress(OSError):
         for line in lines:
-            print(f"vllm-watchdog: {line}", file=sys.stderr)
+            print(f"vllm-watchdog: {_harmless(line)}", file=sys.stderr)
+
+
+def _harmless(line: str) -> str:
+    if line.isprintable():
+        return line
+    from .output import visible
+
+    return visible(line)

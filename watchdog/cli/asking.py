@@ -225,7 +225,7 @@ def _document(base: str, response: Response) -> Any:
     except ValueError as error:
         text = f"is no vllm-watchdog (HTTP {response.status}, no JSON)"
         raise ConfigError(Problem(Place(base), text, "check --url")) from error
-    if response.status != 200 or not isinstance(doc, dict | list):
+    if response.status != 200:
         message = doc.get("error", "") if isinstance(doc, dict) else ""
         raise WatchdogError(message or f"{base}: HTTP {response.status}")
     return doc

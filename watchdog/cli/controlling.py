@@ -18,11 +18,15 @@ from ..api.unix import NAME, RUN
 from ..config.models import default_state
 from ..documents import json_of
 from ..errors import ConfigError, HttpError, Place, Problem, WatchdogError
-from ..system import RealHttp
-from ..web import unix_url
+from ..system import RealClock, RealHttp
+from ..web import Response, unix_url
 from .output import AsJson, print_json, print_table, visible
 
 TIMEOUT = 30.0  # seconds: a tick must have heard the command
+PATIENCE = (
+    15.0  # seconds for which a daemon without a free place is asked again: it has one after 10
+)
+AGAIN = 0.2  # seconds between two tries
 
 Socket = Annotated[
     Path | None,
@@ -193,7 +197,7 @@ def _ask(method: str, socket: Path | None, doc: Mapping[str, Any] | None = None)
     for path in places:
         try:
             url = unix_url(path.absolute(), PATH)
-            answer = RealHttp().request(method, url, timeout=TIMEOUT, headers=headers, body=body)
+            answer = _answer(method, url, headers, body)
         except HttpError as error:
             why = why or _why(error)
             continue
@@ -201,6 +205,8 @@ def _ask(method: str, socket: Path | None, doc: Mapping[str, Any] | None = None)
             found = json_of(answer.body)
         except ValueError:
             found = None
+        if _busy(answer):
+            raise WatchdogError(f"{path}: all places of the daemon's socket are taken: try again")
         if not isinstance(found, dict):
             raise ConfigError(Problem(Place(str(path)), "is no vllm-watchdog's control socket"))
         if answer.status != 200:
@@ -210,8 +216,33 @@ def _ask(method: str, socket: Path | None, doc: Mapping[str, Any] | None = None)
     raise ConfigError(Problem(Place(str(places[0])), why, hint))
 
 
+def _answer(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+    """The daemon's answer; while others take all its places, ask again for a while."""
+    clock, http = RealClock(), RealHttp()
+    end = clock.mono() + PATIENCE
+    while True:
+        try:
+            answer = http.request(method, url, timeout=TIMEOUT, headers=headers, body=body)
+        except HttpError as error:
+            if clock.mono() >= end or not any(word in str(error) for word in _TAKEN):
+                raise
+        else:
+            if clock.mono() >= end or not _busy(answer):
+                return answer
+        clock.sleep(AGAIN)
+
+
+_TAKEN = ("temporarily unavailable", "reset by peer", "Broken pipe")
+
+
+def _busy(answer: Response) -> bool:
+    return answer.status == 503 and not answer.body
+
+
 def _why(error: HttpError) -> str:
     """Why nobody answers, in words."""
+    if any(word in str(error) for word in _TAKEN):
+        return "all places of the daemon's socket are taken: try again"
     if "Permission denied" in str(error):
         return "you may not use it: be root, or of the group that owns it"
     if error.reason == "timeout":

@@ -94,9 +94,9 @@ def explain(
     if what.endswith((".yaml", ".yml")):
         docs = _played(Path(what))
     else:
-        docs = [_ask(url, f"/api/v1/explain?{urlencode({'what': what})}")]
+        docs = [_ask(url, f"/api/v1/explain?{urlencode({'what': what})}", _EXPLAINED)]
         if docs[0]["found"] is None:
-            known = ", ".join(docs[0]["services"]) or "none"
+            known = ", ".join(docs[0].get("services") or ()) or "none"
             hint = f"services: {known}; or a card, or an alert's name"
             raise ConfigError(Problem(Place(what), "is no service, card or alert here", hint))
     if as_json:
@@ -105,6 +105,9 @@ def explain(
     for doc in docs:
         for line in _tree(doc):
             print(visible(line))
+
+
+_EXPLAINED = frozenset({"found", "asked", "time", "mode"})
 
 
 def _played(path: Path) -> list[Any]:
