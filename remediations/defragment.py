@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ..watchdog.acting import ActCase, Step
 from ..watchdog.system import System
-from .adapters.handled import Handled, changeable, queue, unmanaged
+from .adapters.handled import Handled, changeable, queue, startable, unmanaged
 from .adapters.instances import serving
 from .adapters.renewing import renew_steps
 
@@ -42,7 +42,7 @@ class Defragment:
             return "how many requests run cannot be read"
         if told.running + told.waiting > LOW_TRAFFIC:
             return f"{told.running + told.waiting:g} requests run or wait: not at low traffic"
-        return changeable(system, handled) if handled.changes else ""
+        return changeable(system, handled) if handled.changes else startable(system, handled)
 
     def plan(self, system: System, case: ActCase) -> Sequence[Step]:  # noqa: ARG002
         """Front drained, requests finished, stop, start, first answer."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ..watchdog.acting import ActCase, Step
 from ..watchdog.system import System
-from .adapters.handled import Handled, changeable, unmanaged
+from .adapters.handled import Handled, changeable, startable, unmanaged
 from .adapters.instances import serving
 from .adapters.renewing import renew_steps
 
@@ -27,13 +27,14 @@ class Restart:
     verified: ClassVar[bool] = True
 
     def precheck(self, system: System, case: ActCase) -> str:
-        """No manager, or one that cannot be asked or is restarting it already."""
+        """No manager, or one that cannot be asked, could not start it, or restarts it already."""
         if case.settings is None:
             return "it belongs to no service"
         handled = _handled(case)
-        return unmanaged(system, handled) or (
-            changeable(system, handled) if handled is not None and handled.changes else ""
-        )
+        why = unmanaged(system, handled)
+        if why or handled is None:
+            return why
+        return changeable(system, handled) if handled.changes else startable(system, handled)
 
     def plan(self, system: System, case: ActCase) -> Sequence[Step]:  # noqa: ARG002
         """Traffic away, evidence, stop, proof that nothing is left, start, first answer."""

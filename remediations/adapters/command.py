@@ -63,11 +63,9 @@ class Command:
 
     def start(self, system: System) -> None:
         """See Manager.start."""
-        with contextlib.suppress(OSError):
-            if f"/{OWN_UNIT}" in system.files.text("/proc/self/cgroup"):
-                raise Permanent(
-                    f"a server started by {OWN_UNIT} would end with it: give it a unit of its own"
-                )
+        why = _inside(system)
+        if why:
+            raise Permanent(why)
         folder = self._file.parent
         system.files.make_folder(folder)
         env = environment.read(system, self.state, self.service)
@@ -109,6 +107,14 @@ class Command:
         if server is not None:
             found = {entry.pid for entry in processes.family(known, server.pid)}
         return members(system, found)
+
+    def startable(self, system: System) -> str:
+        """See Manager.startable: not inside our own unit, and not without its program."""
+        why = _inside(system)
+        if not why and system.runner.which(self.argv[0]) is None:
+            why = f"{self.argv[0]} is no program that can be started"
+        environment.read(system, self.state, self.service)
+        return why
 
     def takes_profile(self, system: System) -> str:  # noqa: ARG002 (one shape for all managers)
         """See Manager.takes_profile: it is started with whatever environment we give it."""
@@ -153,3 +159,11 @@ class Command:
         if port is None:
             return None
         return find_server(system.files, port, processes.table(system.files)).server
+
+
+def _inside(system: System) -> str:
+    """Why nothing can be started from here: what our own unit holds ends with the daemon."""
+    with contextlib.suppress(OSError):
+        if f"/{OWN_UNIT}" in system.files.text("/proc/self/cgroup"):
+            return f"a server started by {OWN_UNIT} would end with it: give it a unit of its own"
+    return ""

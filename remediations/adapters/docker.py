@@ -84,6 +84,11 @@ class Docker:
         pids = [row[column] for row in listed.get("Processes") or [] if len(row) > column]
         return members(system, (int(pid) for pid in pids if str(pid).isdigit()))
 
+    def startable(self, system: System) -> str:
+        """See Manager.startable: a container that is gone raises."""
+        self.status(system)
+        return ""
+
     def takes_profile(self, system: System) -> str:
         """See Manager.takes_profile: a container of its own is made."""
         found = self._inspect(system)

@@ -42,9 +42,11 @@ def write(
     head += f"# request: {mark}\n" if mark else ""
     head += f"# profile: {profile}\n" if profile else ""
     lines = [f"{key}={_quoted(key, value)}\n" for key, value in sorted(values.items())]
-    target = path_of(state, name)
+    target, data = path_of(state, name), (head + "".join(lines)).encode()
+    if len(data) > MAX_FILE:
+        raise SourceError(f"{name}: its environment is larger than {MAX_FILE} bytes")
     system.files.make_folder(target.parent)
-    Privileged.write(system, target, (head + "".join(lines)).encode())
+    Privileged.write(system, target, data)
 
 
 def read(system: System, state: Path, name: str) -> Mapping[str, str]:
@@ -134,7 +136,7 @@ def parse(text: str, where: str) -> dict[str, str]:
         if not line or line[0] in "#;":
             continue
         key, equals, value = line.partition("=")
-        if not equals or not _KEY.fullmatch(key.strip()):
+        if not equals or not _KEY.fullmatch(key.strip()) or "\0" in value:
             raise SourceError(f"{where}: line {number} is not KEY=value")
         values[key.strip()] = _unquoted(value.strip())
     return values
@@ -163,6 +165,9 @@ def _before(state: Path, name: str) -> Path:
 
 def _text(system: System, path: Path) -> str:
     try:
-        return system.files.text(path, MAX_FILE)
+        data = system.files.read(path, MAX_FILE + 1)
     except FileNotFoundError:
         return ""
+    if len(data) > MAX_FILE:
+        raise SourceError(f"{path}: is larger than {MAX_FILE} bytes")
+    return data.decode("utf-8", "replace")

@@ -101,10 +101,18 @@ def unmanaged(system: System, handled: Handled | None) -> str:
     return ""
 
 
+def startable(system: System, handled: Handled) -> str:
+    """Why the server, once stopped, could not be started again, as far as that shows before."""
+    try:
+        return handled.manager.startable(system)
+    except UNREADABLE as error:
+        return str(error)
+
+
 def changeable(system: System, handled: Handled) -> str:
     """Why the server cannot be given another environment and that be proved, if so."""
     try:
-        why = handled.manager.takes_profile(system)
+        why = handled.manager.startable(system) or handled.manager.takes_profile(system)
         pid = handled.manager.status(system).pid
         if not why and pid is not None:
             system.files.read(f"/proc/{pid}/environ", 1)

@@ -80,6 +80,10 @@ class Manager(Protocol):
         """All its processes, orphans included: the whole cgroup, container or session."""
         ...
 
+    def startable(self, system: System) -> str:
+        """Why a start could not succeed, as far as that shows before; empty where nothing does."""
+        ...
+
     def takes_profile(self, system: System) -> str:
         """Why it would not take over another environment; empty when it would."""
         ...

@@ -81,6 +81,11 @@ class Systemd:
         group = self._show(system).get("ControlGroup", "")
         return members(system, _pids(system, group)) if group.strip("/") else ()
 
+    def startable(self, system: System) -> str:
+        """See Manager.startable: a unit that is gone or masked raises."""
+        self.status(system)
+        return ""
+
     def takes_profile(self, system: System) -> str:
         """See Manager.takes_profile: our file must be the last one that the unit reads."""
         files = self._show(system).get("EnvironmentFiles", "").split("\n")

@@ -13,7 +13,11 @@ import pytest
 
 from vllm_watchdog.remediations.adapters.command import Command
 from vllm_watchdog.remediations.adapters.managers import Settings
+from vllm_watchdog.remediations.restart import Restart
+from vllm_watchdog.watchdog.acting import ActCase
+from vllm_watchdog.watchdog.config import Service
 from vllm_watchdog.watchdog.errors import NotSupported, Permanent
+from vllm_watchdog.watchdog.model import Alert, Request, ServiceMode
 from vllm_watchdog.watchdog.system import Files, System
 
 SERVER = """
@@ -127,3 +131,37 @@ def test_nothing_is_started_inside_the_daemon_s_own_unit(tmp_path: Path) -> None
 
     with pytest.raises(Permanent, match="would end with it"):
         Command("chat", ("true",), Path("/state")).start(System(files=Files(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("program", "env", "group", "said"),
+    [
+        ("/no/such/vllm", None, "/", "/no/such/vllm is no program that can be started"),
+        ("sh", b"no line of one\n", "/", "line 1 is not KEY=value"),
+        ("sh", b"A=b\0c\n", "/", "line 1 is not KEY=value"),
+        ("sh", b"A=" + b"x" * 70_000, "/", "is larger than 65536 bytes"),
+        ("sh", None, "/system.slice/vllm-watchdog.service", "would end with it"),
+        ("sh", b"A=b\n", "/", ""),
+    ],
+)
+def test_what_could_not_be_started_again_is_not_stopped(
+    tmp_path: Path, program: str, env: bytes | None, group: str, said: str
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"0::{group}\n")
+    (tmp_path / "state/services").mkdir(parents=True)
+    if env is not None:
+        (tmp_path / "state/services/chat.env").write_bytes(env)
+    settings = Service.model_validate(
+        {"url": "http://127.0.0.1:9", "manager": {"command": [program, "serve"]}}
+    )
+    alert = Alert("g/A", (("alertname", "A"),), "firing", 1.0, 2.0)
+    request = Request("restart", alert, service="chat", id="act-1", cause="engine_stalled")
+    case = ActCase(
+        request, "chat", settings, ServiceMode(), (), (), (), time.time(), Path("/state")
+    )
+
+    why = Restart().precheck(System(files=Files(tmp_path)), case)
+
+    assert said in why
+    assert bool(said) == bool(why)
