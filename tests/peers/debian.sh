@@ -14,7 +14,6 @@ rg:ripgrep
 node:nodejs
 npm
 chromium
-chromium
 gcc:gcc,libc6-dev
 mvn:maven
 java:default-jdk-headless

@@ -4,16 +4,17 @@
 
 readonly NODE_LIBRARIES="@cybernetex/kbn-es-query@1.0.2 axe-core@4.14.1"
 
-install_node_libraries() {
-  local wanted=() each
+install_node_libraries() { # all of them at once: npm takes away what it is not told to install
+  local wanted=() missing="" each
   if ! has_program npm; then
     lacks "$NODE_LIBRARIES (no npm here)"
     return 0
   fi
   for each in $NODE_LIBRARIES; do
-    [ -d "$PEERS/node_modules/${each%@*}" ] || wanted+=("$each")
+    wanted+=("$each")
+    [ -f "$PEERS/node_modules/${each%@*}/package.json" ] || missing=yes
   done
-  [ ${#wanted[@]} -gt 0 ] || return 0
+  [ -n "$missing" ] || return 0
   say "installing ${wanted[*]}"
   npm install --silent --no-audit --no-fund --no-save --prefix "$PEERS" "${wanted[@]}" </dev/null >/dev/null 2>&1 ||
     lacks "${wanted[*]} (npm could not install it)"

@@ -75,6 +75,17 @@ def require(name: str) -> Path:
     pytest.skip(reason)
 
 
+def library(name: str) -> Path:
+    """A JavaScript library's folder; without it the test skips, and fails where ``CI=true``."""
+    found = folder() / "node_modules" / name
+    if (found / "package.json").exists():
+        return found
+    reason = f"{name} is not installed: run `make peers`"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 def java_home(need: int) -> Path | None:
     """The oldest JDK under /usr/lib/jvm of at least major version ``need``."""
     found = []
