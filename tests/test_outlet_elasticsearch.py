@@ -24,6 +24,7 @@ from vllm_watchdog.watchdog.ecs import STREAM
 from vllm_watchdog.watchdog.errors import Temporary
 from vllm_watchdog.watchdog.journal import Journal
 from vllm_watchdog.watchdog.model import Event, Labels, StoredEvent, Tick, labelset
+from vllm_watchdog.watchdog.outlets import node
 from vllm_watchdog.watchdog.outlets.elasticsearch import Elasticsearch
 from vllm_watchdog.watchdog.outlets.follower import COUNT, Follower
 
@@ -384,6 +385,44 @@ def test_a_body_that_is_too_large_is_halved_until_it_fits_or_one_event_is_refuse
 
     assert script.sizes == [4, 2, 1, 1, 2]
     assert (shipping.follower.figures().sent, shipping.follower.figures().refused) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "timeout", "said"), [(1000, 30.0, "larger"), (1 << 20, -1.0, "whole")]
+)
+def test_an_answer_without_end_is_not_read_to_its_end(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, limit: int, timeout: float, said: str
+) -> None:
+    monkeypatch.setattr(node, "LIMIT", limit)
+    monkeypatch.setattr(node, "TIMEOUT", timeout)
+    script = Script()
+    script.templates = Reply(200, b" " * 200_000 + b"{}", ELASTIC)
+    events = write(journal, 1)
+    with wire(script) as url:
+        delivery = Elasticsearch(Settings(hosts=(url,)), "node-1")
+        with pytest.raises(Temporary, match=said):
+            delivery.deliver(events)
+        delivery.close()
+
+
+@pytest.mark.parametrize(
+    "body", [{"items": "x"}, {"items": [{"index": {}}]}, {"items": [{"create": 5}]}, []]
+)
+def test_after_an_answer_of_another_form_it_looks_before_it_sends_again(
+    journal: Journal, body: Any
+) -> None:
+    script = Script()
+    script.bulks = [lambda _: {"status": 201}, Reply(200, body, ELASTIC)]
+    write(journal, COUNT + 1)
+    with wire(script) as url:
+        Shipping(journal, url).run()
+
+    assert script.paths()[-4:] == [
+        f"POST /{STREAM}/_bulk",
+        f"POST /{STREAM}/_refresh",
+        f"POST /{STREAM}/_search",
+        f"POST /{STREAM}/_bulk",
+    ]
 
 
 def test_what_the_failure_store_took_is_told_as_refused(journal: Journal) -> None:

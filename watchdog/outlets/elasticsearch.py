@@ -22,8 +22,8 @@ from ..ecs import STREAM, TEMPLATE, TEMPLATE_VERSION, Encoder, index_template
 from ..errors import Temporary
 from ..model import StoredEvent
 from .follower import COUNT
+from .node import TIMEOUT, Node
 
-TIMEOUT = 30.0  # seconds for any answer
 DENIED_DELAY = 60.0  # seconds: a wrong password or a missing right is not mended in a moment
 NDJSON = {"Content-Type": "application/x-ndjson", "Accept": "application/json"}
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -98,7 +98,7 @@ class Elasticsearch:
         self._note_items(events, answer)
 
     def _note_items(self, events: Sequence[StoredEvent], answer: Mapping[str, Any]) -> None:
-        items = [item["create"] for item in answer.get("items", ())]
+        items = _items(answer)
         if len(items) != len(events):
             self._doubtful = True
             raise Temporary(f"the answer names {len(items)} of {len(events)} events")
@@ -207,6 +207,16 @@ class Elasticsearch:
         return Temporary(str(refusal), DENIED_DELAY if refusal.status in (401, 403) else 0.0)
 
 
+def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What the answer to a bulk says of each event; nothing where it has another form."""
+    try:
+        items = [item["create"] for item in answer.get("items", ())]
+    except (KeyError, TypeError):
+        return []
+    fits = all(isinstance(each, dict) and isinstance(each.get("status"), int) for each in items)
+    return items if fits else []
+
+
 class _Refusal(Exception):
     """A 4xx answer."""
 
@@ -236,7 +246,12 @@ def _connect(settings: Settings) -> Client:
         if settings.ca_file is not None and any(url.startswith("https:") for url in hosts):
             options["ca_certs"] = str(settings.ca_file)
         return Client(
-            hosts, request_timeout=TIMEOUT, max_retries=0, retry_on_timeout=False, **options
+            hosts,
+            node_class=Node,
+            request_timeout=TIMEOUT,
+            max_retries=0,
+            retry_on_timeout=False,
+            **options,
         )
     except (OSError, ValueError) as error:
         raise Temporary(_line(str(error)), DENIED_DELAY) from error
