@@ -53,6 +53,10 @@ docs: $(dev_environment) ## write the pages that are made from the code
 	$(python) -c 'from vllm_watchdog.watchdog.setup.kinds import script; print(script(), end="")' > deploy/elk/filebeat/vllm-kinds.js
 	$(python) -c 'from vllm_watchdog.watchdog.setup.objects import ndjson; print(ndjson(), end="")' > deploy/elk/kibana/vllm-watchdog.ndjson
 
+.PHONY: screenshots
+screenshots: $(dev_environment) ## take the pictures of the status page in docs/images (needs chromium)
+	$(python) -m tests.pages.screenshots
+
 .PHONY: promql-oracle
 promql-oracle: $(dev_environment) ## compare N=20000 generated expressions with a real Prometheus
 	N=$(or $(N),20000) $(python) -m pytest tests/promql/test_oracle.py

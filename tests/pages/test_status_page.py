@@ -13,6 +13,7 @@ from tests.pages.serving import TOKEN, Served, served
 from tests.report.browser import Browser, browser
 from tests.support import peers
 from tests.support.daemon import daemon, wait_for
+from vllm_watchdog.watchdog.api.standing import Waiting
 
 pytestmark = pytest.mark.peer
 
@@ -121,7 +122,7 @@ def test_a_daemon_that_does_not_answer_is_told_and_its_return_too(
     window: Browser, node: Served
 ) -> None:
     page = opened(window, node)
-    look = "document.dispatchEvent(new Event('visibilitychange'))"
+    look = "void document.dispatchEvent(new Event('visibilitychange'))"
     lost = "document.getElementById('lost').innerText"
     page.ask("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1,
              uploadThroughput=-1)  # fmt: skip
@@ -266,7 +267,6 @@ def test_without_a_script_the_tables_stand_and_nothing_is_promised(
 
 
 def _height(page: Browser, node: int) -> float:
-    page._number += 1
     try:
         return float(page.ask("DOM.getBoxModel", nodeId=node)["model"]["height"])
     except AssertionError:  # it has no box
@@ -353,8 +353,6 @@ def test_with_the_token_a_service_is_paused_and_an_act_approved(
 
 
 def waits(name: str) -> Any:
-    from vllm_watchdog.watchdog.api.standing import Waiting
-
     return Waiting(name, name, "quantize", "device_memory", "MemoryOverflow", 0.0)
 
 
@@ -373,20 +371,44 @@ def test_the_token_is_kept_nowhere_and_can_be_forgotten(window: Browser, node: S
     assert page.value("document.querySelectorAll('.approve button').length") == 0
 
 
-def test_a_real_daemon_is_paused_from_its_page(window: Browser, tmp_path: Path) -> None:
+RULES = """\
+groups:
+  - name: g
+    rules:
+      - alert: Always
+        expr: service_up == 0
+        labels: {service: deepseek-r1, severity: warning}
+        annotations: {summary: "always"}
+"""
+
+
+def test_a_real_daemon_is_answered_and_paused_from_its_page(
+    window: Browser, tmp_path: Path
+) -> None:
+    """The act is declined: the service has no front to drain."""
     (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "rules.yaml").write_text(RULES)
     settings = {
+        "mode": "confirm",
         "interval": "250ms",
         "control": {"token_file": str(tmp_path / "token")},
+        "rules": {"files": [str(tmp_path / "rules.yaml")]},
         "services": {CHAT: {"url": "http://127.0.0.1:9", "probe": {"kind": "none"}}},
+        "policies": [{"when": ["Always"], "do": ["drain", "page"]}],
     }
     with daemon(tmp_path, settings) as running:
         node = Served(running.url, Story(), None)  # type: ignore[arg-type]
         sized(window, 1280)
         window.events.clear()
         window.open(node.url + "/?lang=en")
-        wait_for(lambda: CHAT in str(cells(window, "services")))
+        look = "void document.dispatchEvent(new Event('visibilitychange'))"
+        wait_for(lambda: window.value(look) or CHAT in str(cells(window, "waiting")))
+        as_told_here(running.server.get("/api/v1/status"), running.server.get("/api/v1/healing"))
         unlocked(window)
+        window.value("document.querySelector('.approve button').click()")
+        wait_for(lambda: window.value(look) or "declined" in str(cells(window, "done")))
+        assert cells(window, "done")[0][1:3] == ["drain", CHAT]
+        assert "a person was paged" in str(cells(window, "refused"))
         typed(window, "reason", "driver update")
         window.value("document.querySelector('[data-verb=pause]').click()")
 
@@ -396,3 +418,16 @@ def test_a_real_daemon_is_paused_from_its_page(window: Browser, tmp_path: Path) 
             )
         )  # fmt: skip
         assert window.told(*SPOKEN) == []
+
+
+def as_told_here(status: Any, healing: Any) -> None:
+    """The story's documents have the daemon's own keys."""
+    story = Story()
+    assert sorted(status) == sorted(story.status_doc)
+    assert sorted(healing) == sorted(story.healing_doc)
+    for name, real, told in (
+        ("services", status, story.status_doc), ("collectors", status, story.status_doc),
+        ("services", healing, story.healing_doc), ("cases", healing, story.healing_doc),
+        ("waiting", healing, story.healing_doc), ("budgets", healing, story.healing_doc),
+    ):  # fmt: skip
+        assert sorted(real[name][0]) == sorted(told[name][0]), name

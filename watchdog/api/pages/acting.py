@@ -103,7 +103,8 @@ def cases(docs: Docs, say: Words) -> Table:
 
 def _tried(each: Json, say: Words) -> Item:
     status = str(each["status"])
-    return Item(f"{say.name(str(each['act']))}: {say.name(status)}", ENDS.get(status, ""))
+    text = say("{what}: {how}", what=say.name(str(each["act"])), how=say.name(status))
+    return Item(text, ENDS.get(status, ""))
 
 
 def done(docs: Docs, say: Words) -> Table:
@@ -238,10 +239,10 @@ def _items(newest: dict[str, Any], say: Words) -> Iterator[Item]:
     for name, fields in newest.items():
         state = str(fields.get("state") or "")
         took = figure(fields.get("seconds"))
-        text = f"{say(name)}: {say(_STATES.get(state, state.replace('_', ' ')))}"
+        how = say(_STATES.get(state, state.replace("_", " ")))
         if took and state == "done":
-            text += f", {span(say, took)}"
-        yield Item(text, STEPS.get(state, ""))
+            how = say.listed([how, span(say, took)])
+        yield Item(say("{what}: {how}", what=say(name), how=how), STEPS.get(state, ""))
 
 
 _STATES = {"found": "was so already", "undone": "put back", "not_undone": "could not be put back"}

@@ -181,6 +181,7 @@ CHINESE: Mapping[str, str] = {
     "timed out": "超时",
     "cancelled": "已取消",
     "withdrawn": "已撤回",
+    "{what}: {how}": "{what}：{how}",
     "was so already": "原已如此",
     "put back": "已还原",
     "could not be put back": "无法还原",
@@ -211,6 +212,7 @@ CHINESE: Mapping[str, str] = {
     "hold until the upstream answers": "保持到上游恢复应答",
     "hold until nobody waits": "保持到无人排队",
     "go to the upstream again": "重新转发到上游",
+    "lower the CPUs": "降低 CPU 频率",
     "restore the CPUs": "恢复 CPU 设置",
     "check": "检查",
     # causes
