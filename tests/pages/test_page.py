@@ -240,10 +240,20 @@ def test_that_an_act_is_under_way_counts_as_no_alert() -> None:
     story = Story()
     story.alert_docs = [alert("RemediationRunning", "info", "", service=CHAT)]
     story.healing_doc["acts"] = []
+    story.status_doc["services"] = story.status_doc["services"][1:]
+    story.status_doc["cards"] = story.status_doc["cards"][:2]
     doc = Pages(story).doc("en", "")
 
     assert (doc["headline"], doc["tone"]) == ("No alert is firing", "good")
     assert ["firing", "0", ""] in doc["tiles"]
+
+
+def test_without_an_alert_what_is_not_well_is_not_called_well() -> None:
+    story = Story()
+    story.alert_docs, story.healing_doc["acts"] = [], []
+    doc = Pages(story).doc("en", "")
+
+    assert (doc["headline"], doc["tone"]) == ("No alert is firing, but not all is well", "warn")
 
 
 def test_two_alerts_of_equal_labels_are_two_rows() -> None:
@@ -441,6 +451,8 @@ def test_all_that_the_page_says_is_said_in_chinese(
     story.alert_docs = [alert("A", "info", "x")]
     Pages(story).page("zh", "")
     story.alert_docs = []
+    Pages(story).page("zh", "")
+    story.status_doc |= {"services": [], "cards": []}
     Pages(story).page("zh", "")
     Pages(made(tmp_path)).page("zh", "")
 

@@ -94,6 +94,7 @@ CHINESE: Mapping[str, str] = {
     "mode: {mode}": "模式：{mode}",
     "Starting": "正在启动",
     "No alert is firing": "没有触发的告警",
+    "No alert is firing, but not all is well": "没有触发的告警，但并非一切正常",
     "1 alert is firing": "1 个告警正在触发",
     "{n} alerts are firing": "{n} 个告警正在触发",
     "1 act is under way": "1 个动作正在执行",

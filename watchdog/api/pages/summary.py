@@ -57,6 +57,8 @@ def _headline(docs: Docs, say: Words) -> tuple[str, Tone]:
         parts.append(say.count(len(firing), "1 alert is firing", "{n} alerts are firing"))
     if docs.now is None:
         return say("Starting"), "warn"
+    if not parts and "bad" in _service_tones(docs, say) + _card_tones(docs, say):
+        return say("No alert is firing, but not all is well"), "warn"
     if not parts:
         return say("No alert is firing"), "good"
     grave = any(node.SEVERITY.get(each, "") == "bad" for each in firing)
@@ -104,16 +106,21 @@ def _tiles(docs: Docs, say: Words) -> Iterator[Tile]:
     yield Tile("acts", say("Acts under way"), str(acts), "warn" if acts else "")
     waiting = len(healing.get("waiting", ()))
     yield Tile("waiting", say("Waiting for approval"), str(waiting), "warn" if waiting else "")
-    yield _well("services", say("Services well"),
-                [node.service_health(each, say).tone for each in docs.services()], say)  # fmt: skip
-    yield _well("cards", say("Cards healthy"),
-                [node.card_health(each, say).tone for each in docs.status.get("cards", ())],
-                say)  # fmt: skip
+    yield _well("services", say("Services well"), _service_tones(docs, say), say)
+    yield _well("cards", say("Cards healthy"), _card_tones(docs, say), say)
     budgets = {each["budget"]: each for each in healing.get("budgets", ())}
     if "device" in budgets:
         left, most = budgets["device"]["left"], budgets["device"]["most"]
         text = say("{n} of {all}", n=left, all=most)
         yield Tile("budget", say("Acts left"), text, "" if left else "bad")
+
+
+def _service_tones(docs: Docs, say: Words) -> list[Tone]:
+    return [node.service_health(each, say).tone for each in docs.services()]
+
+
+def _card_tones(docs: Docs, say: Words) -> list[Tone]:
+    return [node.card_health(each, say).tone for each in docs.status.get("cards", ())]
 
 
 def _well(name: str, label: str, tones: list[Tone], say: Words) -> Tile:
