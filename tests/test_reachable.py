@@ -24,7 +24,8 @@ def told(tmp_path: Path, service: str = "", more: str = "") -> list[str]:
         (b"", "error: services.chat.profiles.int8: {}: is empty"),
         (b"no line of one\n", "error: services.chat.profiles.int8: {}: line 1 is not KEY=value"),
         (b"A=\xff\xfe\n", "error: services.chat.profiles.int8: {}: is not UTF-8"),
-        (b"A=b\0c\n", "error: services.chat.profiles.int8: {}: the value of A holds a control"),
+        (b"A=b\0c\n", "error: services.chat.profiles.int8: {}: line 1 is not KEY=value"),
+        (b"A=b\x1bc\n", "error: services.chat.profiles.int8: {}: the value of A holds a control"),
         (b"A=" + b"x" * 70_000, "error: services.chat.profiles.int8: {}: is larger than 65536"),
     ],
 )

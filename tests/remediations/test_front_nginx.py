@@ -54,9 +54,9 @@ def test_a_drained_front_answers_503_in_json_and_says_when_to_come_again(
 ) -> None:
     adapter(front).point(System(), "drained")
 
-    assert until(lambda: served_by(front) == "503")
-    answer = front.post(ask())
-    assert (answer.headers["Retry-After"], answer.doc["error"]["code"]) == (
+    answers = [front.post(ask())]  # a worker of before may still take one or another
+    assert until(lambda: answers[-1].status == 503 or answers.append(front.post(ask())))
+    assert (answers[-1].headers["Retry-After"], answers[-1].doc["error"]["code"]) == (
         "5",
         "upstream_unavailable",
     )
