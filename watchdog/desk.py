@@ -45,7 +45,7 @@ class DaemonDesk:
                 held_back=list(_held_back(guard, now)),
                 held=guard.held,
                 breaker=guard.breaker.why if guard.breaker.opened is not None else "",
-                forced=str(getattr(getattr(healer, "standing", None), "forced", "")),
+                forced=healer.standing.forced,
                 waiting=[_waiting(case) for case in cases if _waits(case, guard, now)],
                 acts=[act for case in cases for act in _acts(case)],
                 open={c.key: c.service for c in cases if c.ladder and not c.ended},

@@ -198,17 +198,7 @@ class DaemonViews:
         """See Views.incidents."""
         folder = self._daemon.loaded.config.state
         return [
-            {
-                "incident": each.name,
-                "service": each.service or None,
-                "cards": list(each.cards),
-                "cause": each.cause,
-                "alert": each.alert,
-                "opened": moment(each.opened),
-                "closed": moment(each.closed),
-                "result": each.result,
-                "kept": kept_report(folder, each.name) is not None,
-            }
+            {**each.document(), "kept": kept_report(folder, each.name) is not None}
             for each in self.source().incidents()
         ]
 

@@ -21,7 +21,7 @@ from ...watchdog.processes import Stat
 from ...watchdog.serversearch import find_server
 from ...watchdog.system import Process, System
 from . import environment
-from .managers import Settings, Status, members
+from .managers import Status, members
 from .privileged import Privileged
 
 OWN_UNIT = "vllm-watchdog.service"
@@ -38,7 +38,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class Command(environment.ByFile):
     """One server. ``argv`` starts it; ``url`` tells the port on which one is found that we did not
     start."""
 
@@ -123,22 +123,6 @@ class Command:
     def takes_cards(self, system: System) -> str:
         """See Manager.takes_cards."""
         return self.takes_profile(system)
-
-    def settings(self, system: System) -> Settings:
-        """See Manager.settings."""
-        return environment.settings(system, self.state, self.service)
-
-    def configure(self, system: System, settings: Settings) -> None:
-        """See Manager.configure."""
-        environment.configure(system, self.state, self.service, settings)
-
-    def restore(self, system: System, mark: str) -> None:
-        """See Manager.restore."""
-        environment.restore(system, self.state, self.service, mark)
-
-    def configured_at(self, system: System) -> float:
-        """See Manager.configured_at."""
-        return environment.written_at(system, self.state, self.service)
 
     @property
     def _file(self) -> Path:

@@ -91,6 +91,30 @@ def written_at(system: System, state: Path, name: str) -> float:
         return 0.0
 
 
+class ByFile:
+    """The part of a manager whose servers get their environment by our file."""
+
+    __slots__ = ()
+    state: Path
+    service: str
+
+    def settings(self, system: System) -> Settings:
+        """See Manager.settings."""
+        return settings(system, self.state, self.service)
+
+    def configure(self, system: System, wanted: Settings) -> None:
+        """See Manager.configure."""
+        configure(system, self.state, self.service, wanted)
+
+    def restore(self, system: System, mark: str) -> None:
+        """See Manager.restore."""
+        restore(system, self.state, self.service, mark)
+
+    def configured_at(self, system: System) -> float:
+        """See Manager.configured_at."""
+        return written_at(system, self.state, self.service)
+
+
 def proved(system: System, pid: int, values: Mapping[str, str]) -> Done:
     """Whether a process was started with these values; unknown where its environment may not be
     read (another user's, without CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH)."""

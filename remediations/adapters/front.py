@@ -167,14 +167,6 @@ class Front:
         """Since when the cache-only flag is there (its mtime, Unix seconds), or None."""
         return self.cache_only.since(system)
 
-    def raise_flag(self, system: System, seconds: float = CACHE_LIMIT, owner: str = "") -> None:
-        """Answer from the cache only, for ``seconds`` from now. Raises OSError."""
-        self.cache_only.up(system, seconds, owner)
-
-    def lower_flag(self, system: System) -> None:
-        """End answers from the cache. Raises OSError."""
-        self.cache_only.down(system)
-
     def code(self, system: System, path: str) -> str:
         """The word by which the front itself refuses ``path``; empty where something else answers,
         or nothing. Asked by GET."""

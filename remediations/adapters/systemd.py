@@ -16,7 +16,7 @@ from pathlib import Path
 from ...watchdog.errors import Permanent, SourceError
 from ...watchdog.system import Process, System
 from . import environment
-from .managers import Settings, State, Status, members
+from .managers import State, Status, members
 from .privileged import Privileged
 
 TIMEOUT = 10.0  # seconds for one call of systemctl
@@ -35,7 +35,7 @@ _STATES: dict[str, State] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Systemd:
+class Systemd(environment.ByFile):
     """One unit. ``service``: under which name its environment file lies in ``state``."""
 
     unit: str
@@ -97,22 +97,6 @@ class Systemd:
     def takes_cards(self, system: System) -> str:
         """See Manager.takes_cards."""
         return self.takes_profile(system)
-
-    def settings(self, system: System) -> Settings:
-        """See Manager.settings."""
-        return environment.settings(system, self.state, self.service)
-
-    def configure(self, system: System, settings: Settings) -> None:
-        """See Manager.configure."""
-        environment.configure(system, self.state, self.service, settings)
-
-    def restore(self, system: System, mark: str) -> None:
-        """See Manager.restore."""
-        environment.restore(system, self.state, self.service, mark)
-
-    def configured_at(self, system: System) -> float:
-        """See Manager.configured_at."""
-        return environment.written_at(system, self.state, self.service)
 
     @property
     def _unit(self) -> str:

@@ -30,7 +30,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FrontSer
 @pytest.fixture
 def front(running: tuple[FrontServer, Upstream]) -> Iterator[FrontServer]:
     yield running[0]
-    adapter(running[0]).lower_flag(System())
+    adapter(running[0]).cache_only.down(System())
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def primary(running: tuple[FrontServer, Upstream]) -> Iterator[Upstream]:
 
 
 def raise_flag(front: FrontServer) -> Path:
-    adapter(front).raise_flag(System(), owner="r1")
+    adapter(front).cache_only.up(System(), 600.0, "r1")
     return adapter(front).cache_only.path
 
 

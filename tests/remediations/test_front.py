@@ -247,7 +247,7 @@ def test_a_flag_can_be_read_by_the_workers_of_nginx(tmp_path: Path) -> None:
     system = node(tmp_path, {})
     before = os.umask(0o077)  # as the unit runs the daemon
     try:
-        front_of().raise_flag(system, 300.0, "r1")
+        front_of().cache_only.up(system, 300.0, "r1")
     finally:
         os.umask(before)
     path = system.files.path("/etc/nginx/vllm-watchdog/deepseek.cache-only")
@@ -258,7 +258,7 @@ def test_a_flag_can_be_read_by_the_workers_of_nginx(tmp_path: Path) -> None:
 
 def test_a_flag_never_asks_for_more_than_ten_minutes(tmp_path: Path) -> None:
     system = node(tmp_path, {})
-    front_of().raise_flag(system, 5000.0)
+    front_of().cache_only.up(system, 5000.0)
 
     assert "seconds=600\n" in system.files.text("/etc/nginx/vllm-watchdog/deepseek.cache-only")
 
@@ -266,6 +266,6 @@ def test_a_flag_never_asks_for_more_than_ten_minutes(tmp_path: Path) -> None:
 def test_flags_lie_where_the_configuration_says(tmp_path: Path) -> None:
     system = node(tmp_path, {})
     system.files.make_folder("/run/flags")
-    front_of(service(", flags: /run/flags")).raise_flag(system)
+    front_of(service(", flags: /run/flags")).cache_only.up(system, 600.0)
 
     assert system.files.names("/run/flags") == ["deepseek.cache-only"]

@@ -1,7 +1,7 @@
 """The daemon's HTTP side: metrics, health, queries, a page. It reads what it is given and changes
 nothing.
 
-``Snapshot`` is what the exporter and the page show; ``Views`` is what the server asks the daemon.
+``Snapshot`` is what the exporter shows; ``Views`` is what the server asks the daemon.
 Both are shapes only: the service fills them, from any thread, without waiting for a tick.
 """
 

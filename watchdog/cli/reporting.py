@@ -20,7 +20,6 @@ from ..report import Incident, RecordingSource, Source, StateSource, chosen, com
 from ..report.keeping import FORMS, kept_report
 from ..system import RealClock, hostname
 from ..version import version
-from ..wire import moment
 from .asking import DEFAULT_URL, Url, _ask, fetch
 from .output import AsJson, note, print_json, print_table, visible
 
@@ -91,19 +90,7 @@ def _source(folder: Path | None, state: Path | None, url: str) -> Source | None:
 
 
 def _told(source: Source) -> list[dict[str, Any]]:
-    return [
-        {
-            "incident": each.name,
-            "service": each.service or None,
-            "cards": list(each.cards),
-            "cause": each.cause,
-            "alert": each.alert,
-            "opened": moment(each.opened),
-            "closed": moment(each.closed),
-            "result": each.result,
-        }
-        for each in source.incidents()
-    ]
+    return [each.document() for each in source.incidents()]
 
 
 def _print_list(found: Iterable[dict[str, Any]], as_json: bool) -> None:

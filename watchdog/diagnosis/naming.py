@@ -124,14 +124,6 @@ class _Patient:
     def _gone(self) -> Alert | None:
         return self._first(words.GONE)
 
-    @property
-    def _symptom(self) -> Alert | None:
-        """What shows that the service itself suffers."""
-        return self._first(
-            words.GONE, words.STALLED, words.START_FAILED, words.CORRUPT, "RequestFailuresHigh",
-            "AvailabilityBurn", "ResponseSlow",
-        )  # fmt: skip
-
     def _events(self, kinds: Iterable[str], within: float = RECENT) -> list[Noted]:
         """Recent events of these kinds that speak of the service, its cards or the node."""
         wanted = frozenset(kinds)

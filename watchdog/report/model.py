@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from ..wire import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,19 @@ class Incident:
         if self.service:
             return self.service
         return f"card {self.cards[0]}" if self.cards else "node"
+
+    def document(self) -> dict[str, Any]:
+        """The incident as lists of incidents show it."""
+        return {
+            "incident": self.name,
+            "service": self.service or None,
+            "cards": list(self.cards),
+            "cause": self.cause,
+            "alert": self.alert,
+            "opened": moment(self.opened),
+            "closed": moment(self.closed),
+            "result": self.result,
+        }
 
 
 @dataclass(frozen=True, slots=True)
