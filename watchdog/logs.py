@@ -65,7 +65,8 @@ class Classifier:
     lines name none; ``reference`` (Unix seconds) gives the year where they have none. ``detail``
     bounds the work of a flood: after so many lines of a pattern its further ones are counted only,
     until ``renew`` (0: no bound); their kinds are in ``passed``, and line numbers are estimates
-    then. ``scan`` makes the scanner (for tests and for machines without hyperscan).
+    then. ``recognised`` counts the lines that meant something. ``scan`` makes the scanner (for
+    tests and for machines without hyperscan).
     """
 
     source: str | None = None
@@ -74,6 +75,7 @@ class Classifier:
     detail: int = 0
     scan: Callable[[tuple[str, ...]], Scanner] = scanner
     passed: Counter[str] = field(default_factory=Counter)
+    recognised: int = 0
 
     _rest: bytes = b""
     _line: int = 0
@@ -176,6 +178,7 @@ class Classifier:
                 return False
             if not pattern.within and (not pattern.cann or pattern.finish == "opens"):
                 self.passed[raw_kind(pattern, match)] += 1
+            self.recognised += 1
             return True
         return False
 
@@ -216,6 +219,7 @@ class Classifier:
             )
             if self._take(found, line):
                 self._left[place] -= 1
+                self.recognised += 1
                 return
 
     def _leads(self, pattern: Pattern, text: str, begin: Head) -> bool:
