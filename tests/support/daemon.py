@@ -102,7 +102,7 @@ def daemon(
     (folder / "watchdog.yaml").write_text(yaml.safe_dump(doc))
     argv = [*COMMAND, "run", "--config", str(folder / "watchdog.yaml"), *options]
     search = os.pathsep.join([*(str(p) for p in path), os.environ.get("PATH", "")])
-    url = f"http://127.0.0.1:{port}"
+    url = f"{'https' if 'tls' in doc else 'http'}://127.0.0.1:{port}"
     env = {"PATH": search, "RUNTIME_DIRECTORY": str(folder)}
     with running(argv, url=url, ready=ready, folder=folder, env=env) as server:
         yield Running(server, folder)
