@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 from ..watchdog.acting import ActCase, Done, Step
 from ..watchdog.system import System
+from .adapters.aside import silent
 from .adapters.cards import fit, holders
 from .adapters.composition import composed
 from .adapters.evidence import evidence_step
@@ -20,16 +21,13 @@ from .adapters.handled import (
     CARD_CAUSES,
     UNREADABLE,
     Handled,
-    answering,
     changeable,
     looking,
     unmanaged,
 )
-from .adapters.instances import Instance, other, serving
+from .adapters.instances import other, serving
 from .adapters.starting import configure_step, start_steps
 from .adapters.stopping import quiet_steps, stop_steps
-
-ANSWER = 8.0  # seconds for the standby's completion: users wait meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +149,7 @@ def _standby_unfit(system: System, case: ActCase) -> str:
     bad = sorted(set(target.cards) & set(case.sick))
     if bad:
         return f"the {target.role} uses the sick card {bad[0]}"
-    return _silent(system, case, target)
-
-
-def _silent(system: System, case: ActCase, target: Instance) -> str:
-    if case.settings is None:
-        return "no service"
-    good, why = answering(system, case.settings, target.url, ANSWER)
-    return "" if good else f"the {target.role} gives no completion: {why or 'no answer'}"
+    return silent(system, case, target)
 
 
 def _spares_unfit(system: System, case: ActCase) -> str:

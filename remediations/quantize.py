@@ -12,11 +12,14 @@ from typing import ClassVar
 
 from ..watchdog.acting import ActCase, Step
 from ..watchdog.config import Service
+from ..watchdog.errors import Temporary
 from ..watchdog.system import System
+from .adapters.aside import silent
 from .adapters.checkpoints import broken, model_of, quantized, size_of
 from .adapters.composition import composed, moved_cards, profile_values
 from .adapters.handled import UNREADABLE, Handled, changeable, queue, unmanaged
-from .adapters.instances import serving
+from .adapters.instances import other, serving
+from .adapters.managers import Settings
 from .adapters.renewing import renew_steps
 
 CAUSE = "device_memory"
@@ -40,7 +43,7 @@ class Quantize:
             return "it belongs to no service"
         if not case.back and case.request.cause != CAUSE:
             return f"it cures no {case.request.cause or 'other cause'}"
-        handled = Handled.of(case, serving(case), changes=True)
+        handled = _handled(system, case)
         why = unmanaged(system, handled)
         if why or handled is None:
             return why
@@ -50,18 +53,57 @@ class Quantize:
         why = changeable(system, handled)
         if not why and case.back:
             why = _busy(system, handled)
+            _look_aside(system, handled)
         return why or _implausible(system, handled, settings, chosen)
 
     def plan(self, system: System, case: ActCase) -> Sequence[Step]:
         """Traffic away, evidence, stop, the profile, start, proof of it, first answer."""
         settings = case.settings
-        handled = Handled.of(case, serving(case), changes=True) if settings else None
+        handled = _handled(system, case) if settings else None
         if settings is None or handled is None:
             return ()
         chosen = _chosen(system, case, settings, handled)
         now = "" if chosen == settings.start_profile else chosen
         wanted = composed(handled, chosen, moved_cards(handled))
-        return renew_steps(handled, wanted, {"profile": now})
+        return renew_steps(handled, wanted, {"profile": now}, aside=case.back, must=case.back)
+
+
+def _handled(system: System, case: ActCase) -> Handled | None:
+    """The serving instance; on the way back the one that has the profile."""
+    own = Handled.of(case, serving(case), changes=True)
+    target = other(case) if case.back else None
+    beside = Handled.of(case, target, changes=True) if target is not None else None
+    if beside is None:
+        return own
+    for wanted in ("mark", "profile"):  # what this act gave already comes first
+        for each in (own, beside):
+            settings = _settings(system, each) if each is not None else None
+            if settings is not None and _of(case, settings, wanted):
+                return each
+    return own
+
+
+def _of(case: ActCase, settings: Settings, wanted: str) -> bool:
+    if wanted == "mark":
+        return settings.mark == case.request.id
+    return bool(settings.profile) and settings.profile == case.mode.profile
+
+
+def _settings(system: System, handled: Handled) -> Settings | None:
+    try:
+        return handled.manager.settings(system)
+    except UNREADABLE:
+        return None
+
+
+def _look_aside(system: System, handled: Handled) -> None:
+    """Users shall not notice: raises Temporary until the other instance can have them."""
+    case = handled.case
+    target = other(case)
+    if case.request.standby and handled.instance.role == serving(case).role and target is not None:
+        why = silent(system, case, target)
+        if why:
+            raise Temporary(why)
 
 
 def order(settings: Service) -> tuple[str, ...]:
@@ -75,10 +117,7 @@ def _chosen(system: System, case: ActCase, settings: Service, handled: Handled) 
     """The profile of this act: once it is given to the server, that one; empty for none."""
     if case.back:
         return settings.start_profile or ""
-    try:
-        given = handled.manager.settings(system)
-    except UNREADABLE:
-        given = None
+    given = _settings(system, handled)
     if given is not None and given.mark == case.request.id and given.profile:
         return given.profile
     tried = order(settings)

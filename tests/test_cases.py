@@ -173,6 +173,67 @@ def test_two_services_do_not_get_one_spare() -> None:
     assert played.act("b")[0] == "page"
 
 
+READY = (
+    '{chat: {url: "http://127.0.0.1:8000", cards: ["0000:53:00"], manager: {systemd: a.service}, '
+    'front: {nginx: /etc/nginx/chat.conf, url: "http://127.0.0.1:80"}, '
+    "profiles: {fp16: a.env, int8: b.env}, start_profile: fp16, "
+    'standby: {url: "http://127.0.0.1:8001", cards: ["0000:64:00"]}}}'
+)
+AT_EASE = (
+    "  - {series: 'service_probe_success{service=\"chat/standby\"}', values: '1x900'}\n"
+    "  - {series: 'service_up{service=\"chat/standby\"}', values: '1x900'}\n"
+)
+
+
+@pytest.mark.parametrize(("more", "kept"), [(AT_EASE, True), ("", False)])
+def test_users_are_kept_on_a_standby_that_is_seen_to_answer_while_theirs_is_restarted(
+    more: str, kept: bool
+) -> None:
+    played = play(incident(GONE + more + EXITS, READY, until="2m"))
+    (request,) = [request for _, request in played.requests]
+
+    assert (request.remediation, request.standby) == ("restart", kept)
+
+
+def test_a_restart_beside_a_standby_counts_as_a_restart() -> None:
+    guard = play(incident(GONE + AT_EASE + EXITS, READY, until="2m")).engine.healer.guard
+
+    assert [list(guard.ledger.acts), list(guard.ledger.traffic)] == [[START + 65.0], []]
+
+
+OOM = (
+    "(EngineCore_DP0 pid=90) ERROR 05-06 10:20:31 [core.py:710] EL0004: [PID: 90] "
+    "2026-05-06-10:20:31.100.200 Failed to allocate memory."
+)
+OVERFLOWN = (
+    "logs:\n"
+    f'  - {{at: 60s, source: vllm, text: "{OOM}"}}\n'
+    '  - {at: 61s, source: vllm, text: "(EngineCore_DP0 pid=90) ERROR 05-06 10:20:31 '
+    '[core.py:710] EngineCore encountered a fatal error."}\n'
+    "processes:\n"
+    "  - {at: 63s, service: chat, event: exit, code: 0}\n"
+    "  - {at: 76s, service: chat, event: start}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("pending", "more", "went"),
+    [("0x900", AT_EASE, True), ("9x900", AT_EASE, False), ("0x900", "", False)],
+    ids=["at low load beside a standby", "at high load", "without a standby"],
+)
+def test_the_first_profile_comes_back_by_itself_after_half_an_hour_at_low_load(
+    pending: str, more: str, went: bool
+) -> None:
+    seen = series(up="1x11 0x4 1x900", probe="1x11 0x4 1x900", running=pending, waiting="0x900")
+    body = seen + more + OVERFLOWN
+    played = play(incident(body, READY, until="40m"), answer=lambda _: (10.0, "done"))
+    back = [(at, request.standby) for at, request in played.requests if request.back]
+
+    assert acts(played)[0][1] == "quantize"
+    assert [kept for _, kept in back] == ([True] if went else [])
+    assert all(at >= 1800.0 for at, _ in back)
+
+
 def test_a_quarantined_card_is_left_to_a_person_who_releases_it() -> None:
     played = play(incident(LOST, SPARE))
     healer = played.engine.healer

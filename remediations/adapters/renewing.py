@@ -22,12 +22,16 @@ def renew_steps(
     handled: Handled,
     wanted: Callable[[System], Settings] | None = None,
     sets: Mapping[str, Any] | None = None,
+    *,
+    aside: bool = True,
+    must: bool = False,
 ) -> list[Step]:
     """The steps in order. ``wanted``: what an act that changes gives the new server; without it
-    the present profile and cards. ``sets`` holds once the new one answers."""
+    the present profile and cards. ``sets`` holds once the new one answers. ``aside``: users may be
+    kept on the other instance meanwhile; ``must``: or nothing is done."""
     case = handled.case
     steps = [
-        *quiet_steps(handled),
+        *quiet_steps(handled, aside=aside, must=must),
         handled.before(evidence_step(case, handled.instance)),
         *stop_steps(handled, start_again=handled.changes),
     ]

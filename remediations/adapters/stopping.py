@@ -14,9 +14,10 @@ from ...watchdog.acting import ActCase, Done, Step
 from ...watchdog.processes import Stat
 from ...watchdog.serversearch import vllm_servers
 from ...watchdog.system import Process, System
+from .aside import aside_step, drained_step
 from .cards import holders, memory_free
-from .front import Front
 from .handled import CARD_CAUSES, Handled, looking, queue
+from .instances import serving
 from .managers import members
 from .privileged import Privileged
 
@@ -31,13 +32,18 @@ _GONE = frozenset({"engine_dead", "engine_start_failed"})
 _SILENT = frozenset({"engine_stalled", *CARD_CAUSES})
 
 
-def quiet_steps(handled: Handled) -> list[Step]:
-    """Traffic stopped at the front and running requests finished, as far as the engine still
-    serves."""
+def quiet_steps(handled: Handled, *, aside: bool = False, must: bool = False) -> list[Step]:
+    """Traffic taken off the instance and running requests finished, as far as the engine still
+    serves. ``aside``: users go to the other instance meanwhile if it answers (``must``: only then);
+    else the front refuses them. An instance that users do not reach is just let finish."""
     case, steps = handled.case, list[Step]()
-    front = Front.of(case)
-    if front is not None and case.request.cause not in _GONE:
-        steps.append(handled.before(front.step("drained", temporary=True)))
+    if handled.instance.role == serving(case).role:
+        away = aside_step(case, must=must) if aside else None
+        drained = None if away and must else drained_step(case, away)
+        if away is not None:
+            steps.append(away)
+        if drained is not None and case.request.cause not in _GONE:
+            steps.append(handled.before(drained))
     if case.request.cause not in _GONE | _SILENT:
         steps.append(drain_step(handled))
     return steps

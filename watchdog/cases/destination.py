@@ -50,10 +50,10 @@ def destination(
     """Where the act on a service would lead. ``own`` are the cards that it uses now."""
     settings = sight.healing.services.get(service)
     if not ACTS[act].moves:
-        if ACTS[act].kind == "restart":
-            bad = sorted(set(own) & set(quarantined))
-            return Destination(f"its own card {bad[0]} is quarantined" if bad else "")
-        return Destination()
+        bad = sorted(set(own) & set(quarantined)) if ACTS[act].kind == "restart" else []
+        if bad:
+            return Destination(f"its own card {bad[0]} is quarantined")
+        return Destination(standby=ACTS[act].aside and ready(sight, service, quarantined))
     if settings is None:
         return Destination(f"{service or 'the node'} has neither standby nor spare cards")
     sick = sick_cards(sight, quarantined)
@@ -68,6 +68,18 @@ def destination(
     reasons = [why] if why else []
     have = f"{len(fit)} of {needed} spare cards are fit" if settings.spares else "no spare cards"
     return Destination("; ".join([*reasons, have]))
+
+
+def ready(sight: Sight, service: str, quarantined: Collection[str]) -> bool:
+    """Whether users can be kept on the other instance for a while: its last probe succeeded, its
+    cards are well, and there is a front to move them."""
+    settings = sight.healing.services.get(service)
+    if settings is None or settings.front is None or settings.standby is None:
+        return False
+    probe = sight.readings.value("service_probe_success", sight.tick.ms, service=service + STANDBY)
+    return probe == 1 and not _standby_unfit(
+        sight, service, settings, sick_cards(sight, quarantined)
+    )
 
 
 def _ways(sight: Sight) -> Ways:

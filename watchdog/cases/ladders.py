@@ -13,7 +13,7 @@ from ..guard import ACTS, Asked, Due, Guard, Judgement, Kind
 from ..model import Alert, Event, Outcome, Request, Verdict, labelset
 from ..policies import PAGE
 from .case import CARD_CAUSES, Case, Running
-from .destination import Destination, destination
+from .destination import Destination, destination, ready
 from .people import Operations
 from .proving import unknown, unproved
 from .settings import Healing
@@ -21,7 +21,7 @@ from .sight import Sight
 from .standing import Standing
 from .tally import Tally
 from .telling import Notices, case_event, where
-from .ways_back import FREQUENCY, waits
+from .ways_back import FREQUENCY, PROFILE, waits
 
 SETTLE = 120.0  # seconds after an act that helped in which the alerts may linger
 OVERDUE = 60.0  # seconds past an act's deadline after which its result counts as unknown
@@ -81,13 +81,15 @@ class Ladders:
         cards = own.cards if own is not None else ()
         taken = {c for c, holder in self.guard.reserved.items() if holder != case.key}
         leads = destination(sight, act, case.service, cards, self.guard.quarantined, taken)
-        kind: Kind = "traffic" if leads.standby else ACTS[act].kind
+        kind: Kind = "traffic" if leads.standby and ACTS[act].moves else ACTS[act].kind
         operation = self.people.current.get(case.service)
         other = _other(operation.word, operation.who) if operation is not None else ""
         if not other and kind == "restart" and own is not None and own.operation == "start":
             other = "the server is starting"
         if case.back:
-            return self._asked_back(sight, facts, case, kind, other), Destination()
+            aside = act == PROFILE and ready(sight, case.service, self.guard.quarantined)
+            leads = Destination(standby=aside)
+            return self._asked_back(sight, facts, case, kind, other, leads), leads
         asked = Asked(
             act,
             kind,
@@ -105,7 +107,8 @@ class Ladders:
         )
         return asked, leads
 
-    def _asked_back(self, sight: Sight, facts: Facts, case: Case, kind: Kind, other: str) -> Asked:
+    def _asked_back(self, sight: Sight, facts: Facts, case: Case, kind: Kind, other: str,
+                    leads: Destination) -> Asked:  # fmt: skip
         """The way back of an act: nothing is sick, so no fault is proved again."""
         approved = self.guard.approvals.get(case.key, 0.0) > sight.now
         mode = self.standing.mode(case.service)
@@ -119,7 +122,7 @@ class Ladders:
             case.mode,
             undoing=case.act == FREQUENCY,
             other=other,
-            precondition=waits(sight, facts, case, mode, approved=approved),
+            precondition=waits(sight, facts, case, mode, approved=approved, aside=leads.standby),
         )
 
     def _warm(self, sight: Sight, alert: Alert) -> bool:

@@ -34,8 +34,10 @@ def owed(case: Case, act: str, now: float) -> Case:
     )
 
 
-def waits(sight: Sight, facts: Facts, case: Case, mode: ServiceMode, *, approved: bool) -> str:
-    """What the way back waits for; empty when it is due."""
+def waits(sight: Sight, facts: Facts, case: Case, mode: ServiceMode, *, approved: bool,
+          aside: bool) -> str:  # fmt: skip
+    """What the way back waits for; empty when it is due. ``aside``: users can be kept on the other
+    instance meanwhile."""
     if case.act == FREQUENCY:
         return _idle(sight, case)
     if approved or case.act != PROFILE:
@@ -48,7 +50,7 @@ def waits(sight: Sight, facts: Facts, case: Case, mode: ServiceMode, *, approved
         return "how many requests run is not known"
     if service.pending > LOW_TRAFFIC:
         return f"{service.pending:g} requests run or wait: not at low load"
-    return "its users would notice the restart: a person approves it"
+    return "" if aside else "its users would notice the restart: a person approves it"
 
 
 def _idle(sight: Sight, case: Case) -> str:

@@ -54,6 +54,7 @@ class Unit:
     started: float = 0.0  # on the monotonic clock
     restarts: int = 0
     result: str = "success"
+    restart: str = "no"
     environment_files: tuple[str, ...] = ("/etc/default/vllm", ENV)
 
 
@@ -232,6 +233,7 @@ class Node:
             f"ExecMainStartTimestampMonotonic={round(unit.started * 1e6)}",
             f"NRestarts={unit.restarts}",
             f"Result={unit.result}",
+            f"Restart={unit.restart}",
             f"ControlGroup=/system.slice/{UNIT}",
             *(f"EnvironmentFiles={path} (ignore_errors=yes)" for path in unit.environment_files),
         ]
@@ -311,7 +313,13 @@ def case_of(node: Node, settings: Service, cause: str = "engine_dead", **more: A
     own = {key: more.pop(key) for key in ("mode", "sick", "began") if key in more}
     spares = tuple(more.pop("spares", ()))
     request = Request(
-        "restart", alert, service="chat", id="act-1", cause=cause, spares=spares, **more
+        "restart",
+        alert,
+        service="chat",
+        id=more.pop("id", "act-1"),
+        cause=cause,
+        spares=spares,
+        **more,
     )
     return ActCase(
         request, "chat", settings, own.get("mode", ServiceMode()), (OWN,), own.get("sick", ()),
