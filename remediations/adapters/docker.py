@@ -49,6 +49,7 @@ class Docker:
         state = _STATES.get(word, "unknown")
         if word == "exited":
             state = "failed" if code else "stopped"
+        policy = (found.get("HostConfig") or {}).get("RestartPolicy") or {}
         result = "out of memory" if told.get("OOMKilled") else f"exit status {code}"
         return Status(
             state,
@@ -57,6 +58,7 @@ class Docker:
             int(found.get("RestartCount") or 0),
             bool(told.get("Restarting")),
             result if state in ("stopped", "failed") else "",
+            policy.get("Name") in ("always", "unless-stopped"),
         )
 
     def start(self, system: System) -> None:

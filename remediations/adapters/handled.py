@@ -18,6 +18,7 @@ from .instances import Instance
 from .managers import Manager, Status, manager_of
 
 LOOK = 5.0  # seconds for a metrics page
+EXIT = 5.0  # seconds in which a server whose engine died ends by itself
 GRACE = 900.0  # seconds from a start to the first answer: weights are loaded, graphs captured
 CARD_CAUSES = ("card_lost", "card_uncorrectable", "card_reset_required", "driver_fault")
 UNREADABLE = (SourceError, NotSupported, CommandTimeout, HttpError, OSError)
@@ -93,7 +94,12 @@ def unmanaged(system: System, handled: Handled | None) -> str:
         return f"{handled.manager.name} does not tell how it stands"
     if status.restarting:
         raise Temporary("its manager restarts it by itself")
-    began = handled.case.request.alert.active_at
+    request = handled.case.request
+    began = request.alert.active_at
+    left = EXIT - (system.clock.wall() - began)
+    dying = request.cause == "engine_dead" and status.always and status.state == "running"
+    if dying and left > 0 and not request.standby:  # with a standby users are moved meanwhile
+        raise Temporary("its manager starts it again by itself once it has ended", max(left, 1.0))
     if status.restarts and status.since is not None and status.since > began:
         age = system.clock.wall() - status.since
         if status.state in ("running", "starting") and age < GRACE:

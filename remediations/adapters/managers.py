@@ -25,6 +25,7 @@ class Status:
     ``pid``: its first process; ``since``: when that was started (Unix seconds). ``restarts``: how
     often the manager started it again by itself since it was last asked to start it;
     ``restarting``: it is about to, right now. ``result``: the manager's own word on the last end.
+    ``always``: it starts the server again whatever its exit status, 0 included.
     """
 
     state: State
@@ -33,6 +34,7 @@ class Status:
     restarts: int = 0
     restarting: bool = False
     result: str = ""
+    always: bool = False
 
     @property
     def ended(self) -> bool:

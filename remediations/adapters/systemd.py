@@ -25,7 +25,7 @@ CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 MAX_GROUPS = 256  # folders of one unit's cgroup that are looked through
 _SHOWN = (
     "LoadState", "ActiveState", "SubState", "MainPID", "ExecMainStartTimestampMonotonic",
-    "NRestarts", "Result", "ControlGroup", "EnvironmentFiles",
+    "NRestarts", "Result", "ControlGroup", "EnvironmentFiles", "Restart",
 )  # fmt: skip
 _STATES: dict[str, State] = {
     "active": "running", "reloading": "running", "refreshing": "running",
@@ -54,6 +54,7 @@ class Systemd(environment.ByFile):
             int(shown.get("NRestarts", "0") or 0),
             shown.get("SubState", "").startswith("auto-restart"),
             shown.get("Result", ""),
+            shown.get("Restart", "") in ("always", "on-success"),
         )
 
     def start(self, system: System) -> None:

@@ -45,7 +45,7 @@ def stopped(engine: EngineApi) -> None:
 def test_a_running_container_tells_its_first_process_and_its_start(
     docker: Docker, system: System
 ) -> None:
-    assert docker.status(system) == Status("running", 4100, 1699999201.5, 0, False, "")
+    assert docker.status(system) == Status("running", 4100, 1699999201.5, always=True)
 
 
 @pytest.mark.parametrize(

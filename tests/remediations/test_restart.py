@@ -61,6 +61,31 @@ def test_a_hung_server_is_drained_at_the_front_ended_and_started_in_this_order(n
     assert node.log[:2] == ["nginx -t", "nginx -s reload"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "age", "more", "waits"),
+    [
+        ("always", 1.0, {}, True),
+        ("always", 6.0, {}, False),
+        ("on-failure", 1.0, {}, False),  # a vLLM whose engine died ends with 0
+        ("always", 1.0, {"standby": True}, False),
+    ],
+)
+def test_a_dying_server_is_left_a_moment_to_a_manager_that_starts_it_again_in_any_case(
+    node: Node, policy: str, age: float, more: dict[str, bool], *, waits: bool
+) -> None:
+    node.unit.restart = policy
+    case = case_of(node, service(), "engine_dead", **more)
+    alert = replace(case.request.alert, active_at=node.clock.wall() - age)
+    case = replace(case, request=replace(case.request, alert=alert))
+
+    if waits:
+        with pytest.raises(Temporary, match="by itself once it has ended") as raised:
+            Restart().precheck(node.system, case)
+        assert raised.value.delay == pytest.approx(4.0)
+    else:
+        assert Restart().precheck(node.system, case) == ""
+
+
 def test_the_drained_front_is_temporary_and_opens_again(node: Node) -> None:
     node.hung = True
     case = case_of(node, service(), "engine_stalled")
