@@ -569,10 +569,20 @@ class Rig:
                 found[fields["number"]] = fields
         return found
 
+    def sent_to(self, port: int) -> list[float]:
+        """When nginx began each request that it sent to an instance, in order."""
+        seen = self.front_log().values()
+        return sorted(
+            float(each["msec"]) - float(each["seconds"])
+            for each in seen
+            if f":{port}" in each["upstream"]
+        )
+
     def failed_outside(self, lines: Sequence[Mapping[str, Any]], sick: int, moved: float | None,
-                       *, limit: float = 10.0) -> list[Mapping[str, Any]]:  # fmt: skip
+                       *, limit: float = 10.0, grace: float = 0.5) -> list[Mapping[str, Any]]:  # fmt: skip
         """Requests that failed or took longer than ``limit`` seconds though they had not been sent
-        to the sick instance before the switch; one that could not be connected counts."""
+        to the sick instance before the switch; one that could not be connected counts. ``grace``:
+        seconds from the switch's end until nginx's new workers have taken over."""
         log, found = self.front_log(), []
         for line in lines:
             if "number" not in line or (line["status"] == 200 and line["seconds"] <= limit):
@@ -580,7 +590,7 @@ class Rig:
             seen = log.get(line["number"])
             upstream = seen["upstream"] if seen else ""
             inside = upstream.endswith(f":{sick}") and seen is not None and seen["connect"] != "-"
-            early = moved is None or line["at"] <= moved + 0.5
+            early = moved is None or line["at"] <= moved + grace
             if seen is None:  # nginx had not answered when the client gave up
                 inside = early and line["seconds"] > limit
             if not (inside and early):
