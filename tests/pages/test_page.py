@@ -475,3 +475,36 @@ def test_no_translation_lacks_a_place_for_a_value() -> None:
         text for text, said in CHINESE.items()
         if sorted(places.findall(text)) != sorted(places.findall(said))
     ] == []  # fmt: skip
+
+
+def test_of_thousands_of_alerts_the_gravest_hundred_are_shown_and_the_rest_counted() -> None:
+    story = Story()
+    story.alert_docs = [alert(f"W{n}", "warning", "x") for n in range(3000)]
+    story.alert_docs += [alert("P", "critical", "soon", "pending"), alert("C", "critical", "now")]
+    rows = [*table(story, "alerts").values()]
+
+    assert len(rows) == 101
+    assert (rows[0][0], rows[1][0], rows[-1][0]) == ("C", "W0", "… and 2902 more")
+    assert Pages(story).doc("en", "")["headline"].endswith("3001 alerts are firing")
+    assert len(Pages(story).page("zh", "")) < 200_000
+
+
+def test_a_text_that_nobody_could_read_to_its_end_is_cut_wherever_it_stands() -> None:
+    story = Story()
+    endless = "<" * 300_000
+    story.alert_docs = [alert(endless, endless, endless, service=endless, rank=endless)]
+    story.status_doc["instance"] = story.healing_doc["breaker"] = endless
+    story.refusal_events[0]["message"] = story.status_doc["outlets"][0]["error"] = endless
+
+    assert len(Pages(story).page("en", "")) < 200_000
+
+
+def test_nothing_on_the_page_can_hide_or_turn_what_follows_it() -> None:
+    story = Story()
+    turning = "a\u202eb\u2066\x1b[31m\x00\x9b"
+    story.alert_docs = [alert(turning, turning, turning, service=turning, rank=turning)]
+    story.status_doc["instance"] = story.healing_doc["breaker"] = turning
+    story.status_doc["services"][0]["service"] = story.status_doc["cards"][0]["card"] = turning
+    page = Pages(story).page("en", "")
+
+    assert {c for c in page if not c.isprintable()} == {"\n", "\u00a0"}

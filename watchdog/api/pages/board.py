@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .words import visible
+from .words import Words, visible
 
 Tone = Literal["", "good", "warn", "bad", "quiet"]
+MOST_ROWS = 100  # of a table
+MOST_ITEMS = 30  # of a list in a cell; the newest are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Cell:
         if self.bar is not None:
             doc["bar"] = round(100 * min(max(self.bar, 0.0), 1.0))
         if self.items:
-            doc["items"] = [item.doc() for item in self.items]
+            doc["items"] = [item.doc() for item in self.items[-MOST_ITEMS:]]
         if self.told:
             doc["told"] = True
         return doc
@@ -72,13 +74,23 @@ class Table:
     none: str
     small: bool = False
 
+    def cut(self, say: Words) -> Table:
+        """It with no more rows than a person reads; the last one says how many are left out."""
+        more = len(self.rows) - MOST_ROWS
+        if more <= 0:
+            return self
+        rest = Cell(say("… and {n} more", n=more), "quiet")
+        last = Row("", (rest, *(Cell("") for _ in self.heads[1:])))
+        return replace(self, rows=[*self.rows[:MOST_ROWS], last])
+
     def doc(self) -> dict[str, Any]:
         """The rows as JSON; a key that comes twice is told apart."""
         seen: dict[str, int] = {}
         rows = []
         for row in self.rows:
-            number = seen[row.key] = seen.get(row.key, 0) + 1
-            key = row.key if number == 1 else f"{row.key}#{number}"
+            key = visible(row.key)
+            number = seen[key] = seen.get(key, 0) + 1
+            key = key if number == 1 else f"{key}#{number}"
             rows.append({"key": key, "cells": [cell.doc() for cell in row.cells]})
         return {"name": self.name, "rows": rows}
 

@@ -112,6 +112,7 @@ CHINESE: Mapping[str, str] = {
     "Acts left": "剩余动作",
     "{n} of {all}": "{n} / {all}",
     "Skip to the content": "跳到正文",
+    "… and {n} more": "……另有 {n} 项",
     "Without JavaScript this page does not renew itself and draws nothing: reload it.": (
         "未启用 JavaScript：本页不会自动更新，也不绘图，请手动刷新。"
     ),

@@ -10,7 +10,7 @@ from typing import Any
 from ...signals import SIGNALS
 from .board import Board, Table
 from .static import address
-from .words import LANGUAGES, Words
+from .words import LANGUAGES, Words, visible
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -35,7 +35,8 @@ def html(board: Board, say: Words) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(text, quote=True)
+    """Text from anywhere, harmless in markup and readable."""
+    return escape(visible(text), quote=True)
 
 
 def _head(board: Board) -> str:
@@ -157,7 +158,7 @@ def _inner(cell: dict[str, Any]) -> str:
         items = "".join(f'<li class="{tone}">{_text(item)}</li>' for item, tone in cell["items"])
         text += f"<ol>{items}</ol>"
     if cell.get("approve"):
-        text += f'<span class="approve" data-id="{_text(cell["approve"])}"></span>'
+        text += f'<span class="approve" data-id="{escape(cell["approve"])}"></span>'
     return text
 
 

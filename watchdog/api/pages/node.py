@@ -16,11 +16,17 @@ SEVERITY: dict[str, Tone] = {"critical": "bad", "warning": "warn", "page": "bad"
 
 
 def alerts(docs: Docs, say: Words) -> Table:
-    """What fires, then what is about to."""
+    """What fires, the gravest first, then what is about to."""
     heads = ("Alert", "State", "On", "Since", "Value", "What")
     shown = [each for each in docs.alerts if each["state"] in ("firing", "pending")]
+    shown.sort(key=_urgency)
     rows = [_alert(each, docs.now, say) for each in shown]
     return Table("alerts", say("Alerts"), [*map(say, heads)], rows, say("No alert is firing."))
+
+
+def _urgency(alert: Json) -> tuple[bool, bool]:
+    severity = str(alert["labels"].get("severity", ""))
+    return alert["state"] != "firing", SEVERITY.get(severity, "") != "bad"
 
 
 def _alert(alert: Json, now: float | None, say: Words) -> Row:

@@ -13,6 +13,12 @@ from .words import Words, clock, span
 def board(docs: Docs, say: Words) -> Board:
     """The whole page but its plots."""
     headline, tone = _headline(docs, say)
+    tables = [
+        node.alerts(docs, say), acting.running(docs, say), acting.waiting(docs, say),
+        acting.cases(docs, say), node.services(docs, say), node.cards(docs, say),
+        acting.done(docs, say), acting.refused(docs, say), acting.incidents(docs, say),
+        acting.budgets(docs, say), node.outlets(docs, say), node.collectors(docs, say),
+    ]  # fmt: skip
     return Board(
         node=str(docs.status.get("instance") or ""),
         at=_at(docs, say),
@@ -21,14 +27,9 @@ def board(docs: Docs, say: Words) -> Board:
         tone=tone,
         notes=list(_notes(docs, say)),
         tiles=list(_tiles(docs, say)),
-        tables=[
-            node.alerts(docs, say), acting.running(docs, say), acting.waiting(docs, say),
-            acting.cases(docs, say), node.services(docs, say), node.cards(docs, say),
-            acting.done(docs, say), acting.refused(docs, say), acting.incidents(docs, say),
-            acting.budgets(docs, say), node.outlets(docs, say), node.collectors(docs, say),
-        ],
+        tables=[table.cut(say) for table in tables],
         services=[str(each["service"]) for each in docs.status.get("services", ())],
-    )  # fmt: skip
+    )
 
 
 def _at(docs: Docs, say: Words) -> str:

@@ -45,10 +45,16 @@ def words(lang: str) -> Words:
 
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})  # control, direction marks, halves, unassigned
+LONGEST = 1000  # characters of a text from anywhere that are shown
 
 
 def visible(text: str) -> str:
-    """Text from anywhere in one line, without characters that hide or turn what follows."""
+    """Text from anywhere in one line, without characters that hide or turn what follows; cut where
+    it is longer than anybody reads."""
+    if len(text) > LONGEST:
+        text = text[: LONGEST - 1] + "…"
+    if text.isprintable():
+        return text
     return "".join(
         " " if c in "\n\r\t" else "\ufffd" if unicodedata.category(c) in _HIDDEN else c
         for c in text
