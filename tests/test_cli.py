@@ -14,7 +14,7 @@ import pytest
 from tests.support.daemon import COMMAND
 from tests.support.gpus import answer
 from vllm_watchdog.watchdog.cli import run
-from vllm_watchdog.watchdog.cli.output import print_table
+from vllm_watchdog.watchdog.cli.output import print_json, print_table
 from vllm_watchdog.watchdog.options import Options
 from vllm_watchdog.watchdog.system import RealHttp, Response
 
@@ -311,3 +311,46 @@ def test_the_matrix_has_a_row_and_a_column_for_each_word() -> None:
         " 3  sensor      ·   ·   ·",
         "",
     ]
+
+
+HOSTILE = "a\x1b[2Jb\u202ec\x9b31md\x7fe\x00\nfake row\U000e0041"
+
+
+def test_a_text_with_line_breaks_stays_in_its_row(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("", ("what", "more"), [("one\ntwo", "x"), ("three", "y")])
+    lines = capsys.readouterr().out.split("\n")
+
+    assert [line.split() for line in lines if line][2:] == [["one\\ntwo", "x"], ["three", "y"]]
+
+
+def test_json_on_a_terminal_holds_nothing_that_the_terminal_obeys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_json({"text": HOSTILE, HOSTILE: "中文"})
+    text = capsys.readouterr().out
+
+    assert json.loads(text) == {"text": HOSTILE, HOSTILE: "中文"}
+    assert {c for c in text if not c.isprintable()} == {"\n"}
+    assert "中文" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "result"),
+    [
+        ("string", [1, HOSTILE]),
+        ("vector", [{"metric": {"__name__": "up", "by": HOSTILE}, "value": [1, "1"]}]),
+        ("matrix", [{"metric": {"by": HOSTILE}, "values": [[1, "1"]]}]),
+    ],
+)
+def test_what_a_query_finds_is_shown_and_never_obeyed(
+    kind: str,
+    result: object,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    body = json.dumps({"status": "success", "data": {"resultType": kind, "result": result}})
+    monkeypatch.setattr(RealHttp, "request", lambda *_, **__: Response(200, body.encode()))
+
+    assert run(["query", "x"]) == 0
+    text = capsys.readouterr().out
+    assert (text.count("\n"), {c for c in text if not c.isprintable()}) == (1, {"\n"})

@@ -11,7 +11,7 @@ import typer
 from ..documents import json_of
 from ..errors import ConfigError, HttpError, Place, Problem, WatchdogError
 from ..system import RealClock, RealHttp, Response
-from .output import AsJson, counted, note, print_json, print_table
+from .output import AsJson, counted, note, print_json, print_table, visible
 
 DEFAULT_URL = "http://127.0.0.1:9710"
 
@@ -39,7 +39,7 @@ def status(
         print_json(doc)
         return
     head = f"vllm-watchdog {doc['version']}, mode {doc['mode']}, tick {doc['ticks']}"
-    print(f"{head}, up {doc['uptime']:.0f} s; {counted(doc['firing'], 'alert')} firing")
+    print(f"{visible(head)}, up {doc['uptime']:.0f} s; {counted(doc['firing'], 'alert')} firing")
     if doc["cards"]:
         heads = ("card", "vendor", "model", "present", "healthy", "load", "memory", "°C")
         print_table("cards", heads, ([_card(card).get(c) for c in _CARD] for card in doc["cards"]))
@@ -148,7 +148,7 @@ def query(
     elif not data["result"]:
         note("no series fits: its name is not here, or no value meets the condition")
     elif data["resultType"] in ("scalar", "string"):
-        print(data["result"][1])
+        print(visible(data["result"][1]))
     elif data["resultType"] == "vector":
         for series in data["result"]:
             print(f"{_series(series['metric'])} {series['value'][1]}")
@@ -165,7 +165,7 @@ def _series(metric: dict[str, str]) -> str:
         for key, value in sorted(metric.items())
         if key != "__name__"
     )
-    return f"{name}{{{labels}}}"
+    return visible(f"{name}{{{labels}}}")
 
 
 _REASONS = {

@@ -14,7 +14,7 @@ from ...collectors import COLLECTORS, PER_SERVICE, capture_function
 from ..errors import ConfigError, NoData, NotSupported, Place, Problem, SourceError
 from ..model import Event, Page, Sample
 from ..system import read_input
-from ..wire import dumps, number, plain
+from ..wire import number, plain
 from .output import AsJson, counted, note, print_json, print_table, visible
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def check(
         )
     else:
         for problem in report.problems:
-            print(f"{problem.severity}: {problem}", file=sys.stderr)
+            print(visible(f"{problem.severity}: {problem}"), file=sys.stderr)
         if not report.failed:
             rules_said = counted(report.rules, "rule")
             print(f"{rules_said} in {counted(report.groups, 'group')}, ready to run")
@@ -209,7 +209,7 @@ def _show_reading(answer: dict[str, Any], *, as_json: bool) -> None:
         print_json(answer)
         return
     if answer["error"]:
-        print(f"{answer['collector']}: {answer['error']}", file=sys.stderr)
+        print(visible(f"{answer['collector']}: {answer['error']}"), file=sys.stderr)
     if not (answer["error"] or answer["samples"] or answer["events"]):
         note(f"{answer['collector']}: the source answered, and there is nothing to say")
     if answer["samples"]:
@@ -248,7 +248,7 @@ def classify(
         silent = False
         doc = record.document()
         if as_json:
-            print(dumps(plain(doc)))
+            print_json(plain(doc), indent=None)
         else:
             text = visible(doc["text"])
             print(f"{doc['line']:>7}  {doc['severity']:<8}  {doc['kind']:<22}  {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -13,9 +14,15 @@ from ..wire import dumps
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
-def print_json(doc: Any) -> None:
-    """One JSON document, indented, keys sorted."""
-    print(dumps(doc, indent=2))
+def print_json(doc: Any, *, indent: int | None = 2) -> None:
+    """One JSON document, indented, keys sorted. What a terminal would obey, or what would turn the
+    text that follows, stands as an escape: to a program it is the same."""
+    lines = dumps(doc, indent=indent).split("\n")
+    print("\n".join(line if line.isprintable() else _escaped(line) for line in lines))
+
+
+def _escaped(line: str) -> str:
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
 def print_table(
@@ -55,7 +62,7 @@ _WIDE = 100_000  # no table is wider; what is read by a program is not folded
 
 def note(text: str) -> None:
     """A word for a person about an empty answer, on standard error: standard output stays empty."""
-    print(f"vllm-watchdog: {text}", file=sys.stderr)
+    print(f"vllm-watchdog: {visible(text)}", file=sys.stderr)
 
 
 def counted(number: int, noun: str) -> str:
@@ -64,7 +71,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def visible(cell: object) -> str:
-    """A cell's text with control characters made harmless; None is a dash."""
-    if cell is None:
-        return "-"
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(cell))
+    """A text in one line, with control characters made harmless; None is a dash."""
+    text = "-" if cell is None else str(cell)
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else "\\n" if c == "\n" else f"\\x{ord(c):02x}" for c in text
+    )

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..wire import dumps
-from .output import AsJson, counted, print_table
+from .output import AsJson, counted, note, print_json, print_table
 
 
 def replay(
@@ -28,7 +27,7 @@ def replay(
 
     result = run_again(folder, rules or None, progress=_progress())
     if as_json:
-        print(dumps(result.doc, indent=2))
+        print_json(result.doc)
     else:
         doc = result.doc
         print(f"{counted(doc['ticks'], 'tick')} from {doc['from']} to {doc['to']}")
@@ -49,7 +48,7 @@ def replay(
         else:
             print("no alert changed its state")
     if result.difference:
-        print(f"vllm-watchdog: {result.difference}", file=sys.stderr)
+        note(result.difference)
         raise typer.Exit(1)
 
 
@@ -81,7 +80,7 @@ def test_rules(
             }
             for f in findings
         ]
-        print(dumps({"findings": docs, "files": len(files)}, indent=2))
+        print_json({"findings": docs, "files": len(files)})
     else:
         for finding in findings:
             print(finding, file=sys.stderr)

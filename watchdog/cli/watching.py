@@ -65,7 +65,7 @@ def screen(last: tuple[Doc, Doc] | None, silent: str, width: int, height: int) -
 
 
 def _line(text: str, style: str, width: int) -> Text:
-    line = Text(visible(text).replace("\n", " "), style=style)
+    line = Text(visible(text), style=style)
     line.truncate(width, overflow="ellipsis")
     return line
 
@@ -172,7 +172,7 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], more
         *(Text(head, style="bold cyan" if not n else "dim") for n, head in enumerate(first))
     )
     for row in rows:
-        table.add_row(*(Text(visible(cell).replace("\n", " "), style=_style(cell)) for cell in row))
+        table.add_row(*(Text(visible(cell), style=_style(cell)) for cell in row))
     if more > 0:
         table.add_row(Text(f"… and {more} more", style="dim"))
     return table
