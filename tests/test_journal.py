@@ -194,6 +194,36 @@ def test_fields_that_are_too_large_are_cut(journal: Journal) -> None:
     assert len(stored.fields_json) < 70_000
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        [f"alert {n} of {'x' * 90}" for n in range(3000)],
+        "\\\x01" * 100_000,
+        {f"name {n}": "y" * 100 for n in range(3000)},
+        [["z" * 100_000]],
+    ],
+    ids=["list", "text", "mapping", "one item"],
+)
+def test_a_field_that_is_too_large_takes_none_of_the_small_ones_with_it(
+    journal: Journal, large: object
+) -> None:
+    fields = {"evidence": large, "case": "chat", "attempt": 2, "more": large}
+    (stored,) = journal.append(tick(), [Event("case_opened", fields=fields)])
+
+    assert (stored.fields["case"], stored.fields["attempt"]) == ("chat", 2)
+    assert len(stored.fields_json) <= 65536
+    if isinstance(large, list):
+        assert stored.fields["evidence"] == large[: len(stored.fields["evidence"])]
+
+
+def test_too_many_fields_are_cut(journal: Journal) -> None:
+    fields = {f"{n}{'f' * 200}": n for n in range(5000)}
+    (stored,) = journal.append(tick(), [Event("evidence", fields={**fields, "case": "chat"})])
+
+    assert (stored.fields["cut"], stored.fields["0" + "f" * 200]) == (True, 0)
+    assert len(stored.fields_json) <= 65536
+
+
 def test_reading_stops_at_its_byte_bound(journal: Journal) -> None:
     journal.append(tick(), events(10, message="m" * 1000))
 

@@ -15,6 +15,7 @@ from .model import Event, StoredEvent, Tick
 MESSAGE = 8192  # characters kept of a message
 LABEL = 1024  # characters kept of a label's value
 FIELDS = 65536  # characters kept of an event's fields as JSON
+SHORTEST = 64  # characters below which nothing more is kept of a field
 YEAR_9999 = 253_370_764_800.0  # Unix seconds; no calendar goes further
 DEPTH = 8  # levels kept of an event's fields
 
@@ -23,9 +24,6 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 def stored(event: Event, seq: int, name: str, tick: Tick) -> StoredEvent:
     """The event as it is kept, under its place ``seq`` and its id ``name``."""
-    fields = compact(_plain(event.fields, DEPTH))
-    if len(fields) > FIELDS:
-        fields = compact({"cut": True, "text": _text(fields[: FIELDS // 2])})
     return StoredEvent(
         seq,
         name,
@@ -35,8 +33,44 @@ def stored(event: Event, seq: int, name: str, tick: Tick) -> StoredEvent:
         _text(event.severity),
         _text(event.message[:MESSAGE]),
         compact({_text(name): _text(value[:LABEL]) for name, value in event.labels}),
-        fields,
+        _fields(event.fields),
     )
+
+
+def _fields(fields: Mapping[str, Any]) -> str:
+    """The fields as JSON. What is too large for it is shortened, the largest first and marked by
+    ``cut``; the small ones, which say what it is about, stay whole."""
+    text = compact(_plain(fields, DEPTH))
+    if len(text) <= FIELDS:
+        return text
+    whole = {name: compact(value) for name, value in json.loads(text).items()}
+    kept, room = {"cut": "true"}, FIELDS - 16
+    for name, text in sorted(whole.items(), key=lambda item: len(item[1])):
+        room -= len(compact(name)) + 2
+        if room < SHORTEST:
+            break
+        kept[name] = text if len(text) <= room else _shortened(text, room)
+        room -= len(kept[name])
+    return _joined(kept)
+
+
+def _joined(texts: Mapping[str, str]) -> str:
+    return f"{{{','.join(f'{compact(name)}:{text}' for name, text in texts.items())}}}"
+
+
+def _shortened(text: str, room: int) -> str:
+    """A list's first items, or the beginning of anything else as text, within ``room``."""
+    value = json.loads(text)
+    if not isinstance(value, list):
+        return compact(_text(text[: room // 2 - 1]))
+    items: list[str] = []
+    left = room - 2
+    for item in map(compact, value):
+        left -= len(item) + 1
+        if left < 0:
+            break
+        items.append(item)
+    return f"[{','.join(items)}]"
 
 
 def _time(given: float | None, recorded: float) -> float:
