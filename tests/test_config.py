@@ -228,3 +228,50 @@ def test_a_user_without_a_home_gets_a_state_folder_to_complain_about(
     monkeypatch.setattr(Path, "home", homeless)
 
     assert Path("/var/lib/vllm-watchdog") == config.default_state()
+
+
+def test_every_path_is_relative_to_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """\
+state: state
+rules: {files: [rules/*.yaml]}
+collectors: {kernel_log: {files: [kern.log]}}
+outlets: {elasticsearch: {hosts: ["http://e"], api_key_file: key}}
+control: {token_file: token}
+tls: {cert_file: /etc/c.pem, key_file: k.pem}
+services:
+  chat:
+    url: http://x
+    api_key_file: key
+    profiles: {int8: int8.env}
+    logs: ["logs/*.log"]
+    front: {nginx: chat.conf, url: "http://y"}
+"""
+    there = tmp_path / "etc"
+
+    found = config.parse(text, "etc/w.yaml")
+    chat = found.services["chat"]
+
+    assert found.state == there / "state"
+    assert found.rules.files == (f"{there}/rules/*.yaml",)
+    assert found.collectors["kernel_log"].files == (f"{there}/kern.log",)
+    assert found.outlets.elasticsearch.api_key_file == there / "key"
+    assert found.control.token_file == there / "token"
+    assert (found.tls.cert_file, found.tls.key_file) == (Path("/etc/c.pem"), there / "k.pem")
+    assert (chat.api_key_file, chat.profiles) == (there / "key", {"int8": there / "int8.env"})
+    assert chat.logs == (f"{there}/logs/*.log",)
+    assert chat.front is not None and chat.front.nginx == there / "chat.conf"
+
+
+def test_what_is_not_given_is_not_set_by_rooting_paths() -> None:
+    found = config.parse("collectors: {kernel_log: {interval: 5s}}").collectors["kernel_log"]
+
+    assert found.model_fields_set == {"interval"}
+
+
+def test_an_address_without_its_scheme_is_refused_with_the_right_form() -> None:
+    (line,) = problems("services: {a: {url: 'localhost:8000'}}\n")
+
+    assert line.endswith("does not have the form wanted here (write http://HOST:PORT)")

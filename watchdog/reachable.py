@@ -85,9 +85,7 @@ def _profile(system: System, where: str, path: Path) -> Iterator[Problem]:
 
 
 def _include(system: System, where: str, path: Path) -> Iterator[Problem]:
-    if not path.is_absolute():
-        yield Problem(Place(where), f"{path}: is no whole path", "begin it with /")
-    elif not system.files.exists(path.parent):
+    if not system.files.exists(path.parent):
         text, hint = f"{path.parent}: no such folder", "vllm-watchdog setup nginx"
         yield Problem(Place(where), text, hint, "warning")
     elif system.files.exists(path):

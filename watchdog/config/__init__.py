@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from .. import documents
 from ..errors import ConfigError, Place, Problem
 from .models import (
+    ADDRESS,
     Act,
     CollectorSettings,
     Config,
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 MAX_MESSAGE = 300  # characters of a message that quotes what is wrong
+_PATTERNS = ("files", "logs")  # keys that hold patterns of file names
 
 
 def load(path: str | Path) -> Config:
@@ -61,7 +63,8 @@ def parse(text: str | bytes, file: str = "<configuration>") -> Config:
     value = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise ConfigError(Problem(Place(file, 1, 1), "must be a mapping of keys, such as mode:"))
-    return _rooted(checked(value, document), Path(file).parent)
+    config: Config = _rooted(checked(value, document), Path(file).absolute().parent)
+    return config
 
 
 def checked(value: Mapping[str, Any], document: documents.Document) -> Config:
@@ -98,6 +101,9 @@ def _problem(error: Any, document: documents.Document) -> Problem:
         return Problem(document.place(path[:-1]), f"{where!r} is missing")
     if error["type"] == "string_pattern_mismatch":
         message = f"{str(error['input'])[:MAX_MESSAGE]!r} does not have the form wanted here"
+        if error["ctx"]["pattern"] == ADDRESS:
+            hint = "write http://HOST:PORT"
+            return Problem(document.place(path), f"{where}: {message}", hint)
     return Problem(document.place(path), f"{where}: {message}" if where else message)
 
 
@@ -134,17 +140,21 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _rooted(config: Config, folder: Path) -> Config:
-    """Make the paths that the file names relative to itself absolute."""
-    services = {
-        name: service.model_copy(
-            update={"profiles": {key: folder / path for key, path in service.profiles.items()}}
-        )
-        for name, service in config.services.items()
-    }
-    rules = config.rules
-    if rules.files is not None:
-        rules = rules.model_copy(
-            update={"files": tuple(str(folder / pattern) for pattern in rules.files)}
-        )
-    return config.model_copy(update={"services": services, "rules": rules})
+def _rooted(value: Any, folder: Path) -> Any:
+    """The same value; what it names relative to the file, patterns of files too, is absolute."""
+    if isinstance(value, Path):
+        return folder / value
+    if isinstance(value, dict):
+        return {key: _rooted(each, folder) for key, each in value.items()}
+    if not isinstance(value, BaseModel):
+        return value
+    changed = {}
+    for name in type(value).model_fields:
+        given = getattr(value, name)
+        if name in _PATTERNS and given is not None:
+            rooted: Any = tuple(str(folder / pattern) for pattern in given)
+        else:
+            rooted = _rooted(given, folder)
+        if rooted != given:
+            changed[name] = rooted
+    return value.model_copy(update=changed)

@@ -45,9 +45,10 @@ def _label(value: str) -> str:
     return value
 
 
+ADDRESS = r"^https?://[^\s/]+"
 Url = Annotated[
     str,
-    StringConstraints(pattern=r"^https?://[^\s/]+", strip_whitespace=True),
+    StringConstraints(pattern=ADDRESS, strip_whitespace=True),
     AfterValidator(_address),
 ]
 LabelName = Annotated[
