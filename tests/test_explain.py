@@ -40,6 +40,12 @@ def test_what_observe_would_do_is_told_with_the_reason() -> None:
     assert {name for name, text in case["checks"].items() if text} == {"mode"}
 
 
+def test_what_waits_for_a_yes_is_told_with_the_command_that_says_it() -> None:
+    (case,) = about("chat", DEAD + "mode: confirm\n", ONE)["cases"]
+
+    assert case["decision"].endswith("not approved (`vllm-watchdog approve chat`)")
+
+
 def test_what_is_refused_is_told_with_every_check() -> None:
     silence = "people: [{at: 1s, do: silence, alert: EngineDead}]\n"
     (case,) = about("chat", DEAD + silence, ONE)["cases"]

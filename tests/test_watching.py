@@ -18,7 +18,7 @@ from rich.console import Console
 
 from tests.support.daemon import COMMAND, daemon
 from tests.support.system import VirtualClock
-from vllm_watchdog.watchdog.cli.watching import EVERY, screen, watch
+from vllm_watchdog.watchdog.cli.watching import EVERY, healing_lines, screen, watch
 from vllm_watchdog.watchdog.errors import WatchdogError
 
 CARD = {
@@ -167,3 +167,31 @@ def read_until(terminal: int, wanted: str, patience: float) -> str:
                 break
     assert wanted in text, text
     return text
+
+
+def test_status_says_what_waits_for_a_yes_and_what_holds_healing_back() -> None:
+    waiting = {"id": "chat|X", "service": "chat", "act": "restart", "cause": "none"}
+    healing = {
+        **HEALING,
+        "waiting": [waiting],
+        "paused": [{"service": "chat", "until": "2026-01-31T14:00:00Z"}],
+        "hold_file": True,
+        "breaker": "three services at once",
+        "quarantined": [{"card": "0000:53:00", "why": "uncorrectable", "by": "the daemon"}],
+    }
+
+    assert list(healing_lines(healing)) == [
+        "waits for a yes: restart for chat (none): `vllm-watchdog approve 'chat|X'`",
+        (
+            "under way: restart for chat (engine_dead) since 2026-01-31T12:00:01Z, "
+            "until 2026-01-31T12:20:01Z at the latest"
+        ),
+        "paused: healing of chat until 2026-01-31T14:00:00Z",
+        "the hold file is there: nothing is done until it is removed",
+        "the breaker is open: three services at once; `vllm-watchdog resume` closes it",
+        "quarantined: card 0000:53:00 by the daemon: uncorrectable",
+    ]
+
+
+def test_status_says_nothing_of_healing_where_all_is_as_usual() -> None:
+    assert list(healing_lines({"waiting": [], "acts": [], "paused": [], "breaker": None})) == []

@@ -6,6 +6,7 @@ Reads an engine as it stands; changes nothing and decides nothing.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -176,6 +177,8 @@ class _Explaining:
         else:
             word = "would be done" if judgement.only("mode") else "is refused"
             decision = f"{case.act} {word}: {judgement.text}"
+            if case.mode == "confirm" and judgement.only("mode"):
+                decision += f" (`vllm-watchdog approve {shlex.quote(case.key)}`)"
         return {"decision": decision, "checks": checks}
 
     def _readings(self, sight: Sight, card: str) -> Iterable[str]:

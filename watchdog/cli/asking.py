@@ -30,7 +30,9 @@ def status(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say how the node stands: cards, services, collectors, outlets."""
+    """Say how the node stands: what waits for a yes, cards, services, collectors, outlets."""
+    from .watching import healing_lines
+
     if watch and not as_json:
         _watch(url)
         return
@@ -40,6 +42,8 @@ def status(
         return
     head = f"vllm-watchdog {doc['version']}, mode {doc['mode']}, tick {doc['ticks']}"
     print(f"{visible(head)}, up {doc['uptime']:.0f} s; {counted(doc['firing'], 'alert')} firing")
+    for line in healing_lines(_ask(url, "/api/v1/healing")):
+        print(visible(line))
     if doc["cards"]:
         heads = ("card", "vendor", "model", "present", "healthy", "load", "memory", "°C")
         print_table("cards", heads, ([_card(card).get(c) for c in _CARD] for card in doc["cards"]))

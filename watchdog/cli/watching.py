@@ -1,11 +1,13 @@
-"""`status --watch`: one screen that is kept up to date until Ctrl-C.
+"""`status --watch`: one screen that is kept up to date until Ctrl-C; and what `status` says of
+healing.
 
 Only what fits is shown, the gravest first. It asks; it changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -85,6 +87,27 @@ def _head(status: Doc, healing: Doc, width: int) -> Text:
     ]
     words.append(str(status.get("time") or "")[11:19] + " UTC")
     return _line(" · ".join(words), "bold red" if firing else "bold green", width)
+
+
+def healing_lines(healing: Doc) -> Iterator[str]:
+    """What a person must know of healing, one line each: what waits for a yes, what is under way,
+    what holds acts back. Nothing where all is as usual.
+    """
+    for each in healing.get("waiting", ()):
+        what = f"{each['act']} for {each['service'] or each['id']} ({each['cause']})"
+        yield f"waits for a yes: {what}: `vllm-watchdog approve {shlex.quote(each['id'])}`"
+    for act in healing.get("acts", ()):
+        what = f"{act['act']} for {act['service'] or act['case']} ({act['cause']})"
+        yield f"under way: {what} since {act['since']}, until {act['deadline']} at the latest"
+    for each in healing.get("paused", ()):
+        until = f" until {each['until']}" if each["until"] else ""
+        yield f"paused: healing of {each['service'] or 'every service'}{until}"
+    if healing.get("hold_file"):
+        yield "the hold file is there: nothing is done until it is removed"
+    if healing.get("breaker"):
+        yield f"the breaker is open: {healing['breaker']}; `vllm-watchdog resume` closes it"
+    for each in healing.get("quarantined", ()):
+        yield f"quarantined: card {each['card']} by {each['by']}: {each['why']}"
 
 
 Part = tuple[str, Sequence[str], list[list[Any]]]
