@@ -191,3 +191,18 @@ def test_ports_of_peers_are_asked_by_the_tool_of_the_cards() -> None:
     made = {c.instance: c for c in node_collectors(settings, ScriptedRunner({}))}
 
     assert made["hccn_tool"].pings == {"a": "10.0.0.9"}
+
+
+def test_a_mode_that_the_top_one_does_not_let_come_true_is_a_warning() -> None:
+    text = """\
+mode: confirm
+services: {a: {url: 'http://x', mode: act}, b: {url: 'http://y', mode: observe}}
+policies: [{use: engine-dead, mode: confirm}, {use: engine-stalled, mode: act}]
+"""
+    found = check_names(config.parse(text))
+
+    assert [(p.place.file, p.severity) for p in found] == [
+        ("services.a.mode", "warning"),
+        ("policies.1.mode", "warning"),
+    ]
+    assert "the top mode is confirm" in found[0].message

@@ -133,6 +133,13 @@ def test_what_names_nothing_is_refused_with_its_place(policy: dict[str, Any], sa
     assert told[0].startswith("w.yaml: policies.0")
 
 
+def test_a_service_is_not_sought_among_none_without_saying_so() -> None:
+    policy = {"when": ["EngineDead"], "services": ["chat"], "do": ["page"]}
+    (problem,) = check(config(policy, services={}), ["EngineDead"])
+
+    assert str(problem).endswith("no such service: 'chat' (no service is configured)")
+
+
 @pytest.mark.parametrize("when", [[], [""], ["EngineDead", " "]])
 def test_an_empty_selector_is_refused(when: list[str]) -> None:
     with pytest.raises(ValueError, match=r"needs when and do|empty name"):

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ..collectors import COLLECTORS, PER_SERVICE, collector_class
-from .config import CollectorSettings, Config, Service
+from .config import CollectorSettings, Config, Mode, Service
 from .contracts import Collector
 from .discovery import Server, servers
 from .errors import Place, Problem
@@ -57,9 +57,9 @@ SERVICES_OWN = {
 
 
 def check_names(config: Config) -> list[Problem]:
-    """Names in the configuration that mean nothing here: collectors that do not exist, and
-    settings that a collector does not have."""
-    problems: list[Problem] = []
+    """What in the configuration means nothing here: collectors that do not exist, settings that a
+    collector does not have, and modes that let more be done than the top one does (a warning)."""
+    problems: list[Problem] = list(_looser(config))
     for name, settings in config.collectors.items():
         if name in COLLECTORS:
             problems += _without_effect(name, settings)
@@ -69,6 +69,18 @@ def check_names(config: Config) -> list[Problem]:
         hint = f"did you mean {close[0]!r}?" if close else f"known: {known}"
         problems.append(Problem(Place(f"collectors.{name}"), "no such collector", hint))
     return problems
+
+
+def _looser(config: Config) -> Iterator[Problem]:
+    """Modes of services and policies that the top one does not let come true."""
+    named = {f"services.{name}": each.mode for name, each in config.services.items()}
+    named |= {f"policies.{i}": each.mode for i, each in enumerate(config.policies or ())}
+    modes = get_args(Mode)
+    for where, mode in named.items():
+        if mode is not None and modes.index(mode) > modes.index(config.mode):
+            text = f"{mode} has no effect: the top mode is {config.mode}, and the stricter counts"
+            hint = f"write mode: {mode} at the top, and a stricter one where less is wanted"
+            yield Problem(Place(f"{where}.mode"), text, hint, "warning")
 
 
 def _without_effect(name: str, settings: CollectorSettings) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ def check_all(config_file: Path | None, rules: Sequence[Path]) -> Report:
         except ConfigError as error:
             problems += error.problems
         problems += [
-            Problem(Place(f"{config_file}: {p.place.file}"), p.message, p.hint)
+            Problem(Place(f"{config_file}: {p.place.file}"), p.message, p.hint, p.severity)
             for p in check_names(config)
         ]
         problems += look(config, System(), str(config_file))

@@ -135,7 +135,8 @@ def alert_names(groups: Iterable[Group]) -> frozenset[str]:
 
 def _unknown(where: str, what: str, name: str, known: Collection[str]) -> Problem:
     close = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
+    listed = f"known: {', '.join(sorted(known))}" if known else f"no {what} is configured"
+    hint = f"did you mean {close[0]!r}?" if close else listed
     return Problem(Place(where), f"no such {what}: {name!r}", hint)
 
 
