@@ -227,7 +227,7 @@ class _Look:
         if stranger is not None:
             text = f"port {self.port} of {self.settings.service} is held by {stranger.name}"
             fields = {"pid": stranger.pid, "name": stranger.name, "port": self.port}
-            text = f"{text} (pid {stranger.pid})"
+            text = f"{text} (pid {stranger.pid}), by its command line no vLLM server"
             self.events.append(self._event("port_held_by_other", text, fields))
         self.doc["foreign"] = list(found.foreign)
         return found.server

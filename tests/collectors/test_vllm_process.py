@@ -242,10 +242,12 @@ def test_a_stranger_on_the_port_is_told_once_and_is_not_the_server(node: Node) -
 
     found = node.look()
     told = [(event.kind, event.fields) for event in node.events]
+    (event,) = node.events
     node.look()
 
     assert "service_process_up" not in found
     assert found["stopped"] == 1.0
+    assert event.message.endswith("is held by python3 (pid 40), by its command line no vLLM server")
     assert told == [("port_held_by_other", {"pid": 40, "name": "python3", "port": 8000})]
     assert node.told == []
 

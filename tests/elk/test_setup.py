@@ -380,3 +380,13 @@ def test_printing_asks_no_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert "PUT /_index_template/logs-vllm_watchdog" in capsys.readouterr().out
     assert run(["setup", "kibana", "--print"]) == 0
     assert capsys.readouterr().out == ndjson()
+
+
+@pytest.mark.parametrize(
+    "words", [["elasticsearch", "--host", "es:9200"], ["kibana", "--url", "es:9200"]]
+)
+def test_an_address_without_its_scheme_is_refused_with_the_right_form(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", *words, "--dry-run"]) == 2
+    assert "'es:9200' is no address (write http://es:9200 or https://…)" in capsys.readouterr().err

@@ -76,6 +76,8 @@ def elasticsearch(
         _missing(
             "--host", "no address", "give --host, or --config with outlets.elasticsearch.hosts"
         )
+    if host:
+        _check_address("--host", host)
     given = username is not None or api_key_file is not None
     headers = credentials(
         api_key_file if given else settings.api_key_file,
@@ -147,6 +149,7 @@ def kibana(
         return
     if url is None:
         _missing("--url", "no address", "give --url https://kibana:5601")
+    _check_address("--url", str(url))
     headers = {**credentials(api_key_file, username, password_file), **bringing.HEADERS}
     access = Access(str(url), _http(ca_file), headers)
     states = bringing.present(access, space)
@@ -169,6 +172,11 @@ def _configured(path: Path | None) -> Config:
 def _check_retention(text: str) -> None:
     if not (text[:-1].isdigit() and text[-1:] in "dhm" and int(text[:-1]) > 0):
         _missing("--retention", f"{text!r} is no time", "write 90d, 12h or 30m")
+
+
+def _check_address(option: str, address: str) -> None:
+    if not address.startswith(("http://", "https://")):
+        _missing(option, f"{address!r} is no address", f"write http://{address} or https://…")
 
 
 def _missing(where: str, message: str, hint: str) -> None:

@@ -122,7 +122,7 @@ def _made(source: Source, state: Path, wanted: str, form: str) -> tuple[str, str
     if not found and not wanted and isinstance(source, RecordingSource):
         whole = Incident(
             "recording", "", "", (), "none", "", "", "", source.started, source.now(),
-            "no incident: nothing was diagnosed in this recording",
+            "no incident began in this recording",
         )  # fmt: skip
         return "recording", FORMS[form][1](compose(source, whole, version(), RealClock().wall()))
     incident = chosen(found, wanted)
