@@ -45,6 +45,7 @@ from tests.support.healing.rig import (
 AIM, LIMIT = 3.0, 30.0
 RATE = 100.0
 LATE = 5.0  # seconds after a switch in which nginx's log is searched for the sick instance
+CLOCK = 0.005  # seconds by which nginx's and the users' notes of one moment differ
 GUARD = {"cooldown": "0s", "attempts": 9999, "per": "1h", "node": "9999/h"}
 SIDES = {"chat": ("chat-standby", OWN), "chat-standby": ("chat", STANDBY)}
 
@@ -114,9 +115,10 @@ class Fault:
 def _until_the_last(node: Rig, faults: Sequence[Fault]) -> list[Fault]:
     """The faults with what nginx's own log says of the time after the switch."""
     sent = {name: node.sent_to(PORTS[name]) for name in SIDES}
+    ends = [each.at for each in faults[1:]] + [float("inf")]
     found = []
-    for each in faults:
-        late = [at for at in sent[each.sick] if each.moved < at < each.moved + LATE]
+    for each, end in zip(faults, ends, strict=True):
+        late = [at for at in sent[each.sick] if each.moved < at < min(each.moved + LATE, end)]
         found.append(replace(each, lag=max(late, default=each.moved) - each.moved))
     print(f"nginx sent to the sick instance for {max(f.lag for f in found):.3f} s at most after it")
     return found
@@ -159,7 +161,7 @@ def _outside(node: Rig, lines: list[dict[str, Any]], faults: Sequence[Fault]) ->
     for each, until in zip(faults, bounds, strict=True):
         own = [line for line in lines if each.at - 1.0 <= line["at"] < until - 1.0]
         moved = each.moved + each.lag
-        found += node.failed_outside(own, PORTS[each.sick], moved, grace=0.0)
+        found += node.failed_outside(own, PORTS[each.sick], moved, grace=CLOCK)
     for line in found[:10]:
         print("outside the dead engine:", json.dumps(line))
     return found
