@@ -155,7 +155,7 @@ class Recording:
             read += len(line)
             try:
                 tick, inputs = reader.read(line)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                 place = Place(str(path), position)
                 text = str(error).partition("\n")[0][:100]
                 problem = Problem(place, f"is no line of a recording ({text})")

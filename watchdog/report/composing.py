@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from ..model import StoredEvent
 from ..signals import SIGNALS, Signal
+from . import retelling
 from .clients import seen
-from .model import Act, AlertSpan, Entry, Incident, LogLine, Plot, Refusal, Report, StepTaken
+from .model import Entry, Incident, LogLine, Plot, Report
 from .sources import MOST_EVENTS, Source, Values
 from .words import clock
 
@@ -19,7 +19,9 @@ LEAD, TAIL = 120.0, 60.0  # seconds shown before the first sign and after the en
 EARLIEST = 1800.0  # seconds before the opening at which a first sign is still looked for
 POINTS = 240  # of a line
 MOST_LINES = 12  # of a plot
-MOST_ENTRIES, MOST_LOG = 400, 120
+MOST_ENTRIES, MOST_LOG, MOST_EVIDENCE = 400, 120, 50
+MOST_ALERTS, MOST_ACTS, MOST_REFUSALS = 100, 30, 100
+LARGEST = 1e30  # of a value that is drawn
 STANDBY = "/standby"
 
 _OWN = (
@@ -29,8 +31,7 @@ _OWN = (
     "remediation_", "rule_", "server_exit", "service_", "silence", "state_", "tool_", "traffic_",
 )  # fmt: skip
 """Beginnings of kinds that the daemon tells of itself; any other is a record of a log."""
-_STEP = "remediation_step"
-_UNSEEN = (_STEP, "alert_pending", "alert_inactive")
+_UNSEEN = (retelling.STEP, "alert_pending", "alert_inactive")
 """What the timeline leaves out: steps stand with their act, "since when" with its alert."""
 _NODE = ("breaker_", "configuration_", "daemon_", "events_lost", "healing_", "hold_", "journal_")
 """What concerns every case of the node."""
@@ -55,12 +56,26 @@ def compose(source: Source, incident: Incident, version: str, made: float) -> Re
     plots = tuple(_plots(values, incident_, begin, end))
     timeline = [_entry(event) for event in events if not event.kind.startswith(_UNSEEN)]
     log = [_log_line(event) for event in events if _sort(event) == "log"]
+    alerts, acts, refusals = (
+        retelling.alerts(events),
+        retelling.acts(events),
+        list(retelling.refusals(events)),
+    )
+    counts = {
+        "alerts": (len(alerts), MOST_ALERTS),
+        "acts": (len(acts), MOST_ACTS),
+        "refusals": (len(refusals), MOST_REFUSALS),
+        "events of the timeline": (len(timeline), MOST_ENTRIES),
+        "records of the log": (len(log), MOST_LOG),
+        "pieces of evidence": (len(incident_.evidence), MOST_EVIDENCE),
+    }
+    incident_ = replace(incident_, evidence=incident_.evidence[:MOST_EVIDENCE])
     return Report(
         incident_, source.node, version, made, source.label, begin, end,
-        tuple(timeline[:MOST_ENTRIES]), tuple(_alerts(events)), tuple(_acts(events)),
-        tuple(_refusals(events)), tuple(log[:MOST_LOG]), plots,
+        tuple(timeline[:MOST_ENTRIES]), tuple(alerts[:MOST_ALERTS]), tuple(acts[:MOST_ACTS]),
+        tuple(refusals[:MOST_REFUSALS]), tuple(log[:MOST_LOG]), plots,
         tuple(seen(plots, max(begin, since), first, stop)),
-        tuple(_notes(len(early), len(timeline), len(log), plots, begin, before)),
+        tuple(_notes(len(early), counts, plots, begin, before)),
     )  # fmt: skip
 
 
@@ -75,7 +90,7 @@ def _neighbours(source: Source, incident: Incident) -> tuple[Incident | None, In
 
 
 def _notes(
-    events: int, timeline: int, log: int, plots: Sequence[Plot], begin: float,
+    events: int, counts: Mapping[str, tuple[int, int]], plots: Sequence[Plot], begin: float,
     before: Incident | None,
 ) -> Iterable[str]:  # fmt: skip
     """What is missing or was cut."""
@@ -86,10 +101,9 @@ def _notes(
         )
     if events >= MOST_EVENTS:
         yield f"Only the newest {MOST_EVENTS} events of this time were looked at."
-    if timeline > MOST_ENTRIES:
-        yield f"The timeline shows {MOST_ENTRIES} of {timeline} events."
-    if log > MOST_LOG:
-        yield f"The log shows {MOST_LOG} of {log} records."
+    for what, (number, most) in counts.items():
+        if number > most:
+            yield f"Shown are {most} of {number} {what}."
     if not plots:
         yield "No values of this time are held any more, so there are no plots."
 
@@ -121,7 +135,7 @@ def _first_sign(events: Sequence[StoredEvent], incident: Incident) -> float:
             break
         if event.kind.startswith("alert_"):
             active.pop(event.labels, None)
-            since = _moment(event.fields.get("active_at"))
+            since = retelling.moment(event.fields.get("active_at"))
             if event.fields.get("after") in ("pending", "firing") and since is not None:
                 active[event.labels] = since if since >= earliest else incident.opened
         elif event.severity == "critical" and event.time >= earliest:
@@ -154,12 +168,23 @@ def _plots(values: Values, incident: Incident, begin: float, end: float) -> Iter
         elif not wanted and incident.key:
             continue
         found = values(signal.expression(wanted), begin, end, step)
-        lines = [(labels.get(signal.scope, ""), points) for labels, points in found if points]
+        lines = [
+            (labels.get(signal.scope, ""), tuple((at, _drawn(value)) for at, value in points))
+            for labels, points in found
+            if points
+        ]
         if lines:
             yield Plot(
                 signal.name, signal.title, signal.unit, signal.scope, step,
                 tuple(lines[:MOST_LINES]),
             )  # fmt: skip
+
+
+def _drawn(value: float) -> float:
+    """A value that has a place in a picture: what no card or server can mean is not known (NaN)."""
+    if not abs(value) < LARGEST:
+        return math.nan
+    return value if abs(value) > 1 / LARGEST else 0.0
 
 
 def _sort(event: StoredEvent) -> str:
@@ -192,96 +217,3 @@ def _entry(event: StoredEvent) -> Entry:
 
 def _log_line(event: StoredEvent) -> LogLine:
     return LogLine(event.time, event.kind, event.severity, event.message, _where(event))
-
-
-def _alerts(events: Iterable[StoredEvent]) -> list[AlertSpan]:
-    """The alerts that changed, each from its first sign to its end."""
-    spans: dict[tuple[Any, ...], AlertSpan] = {}
-    for event in events:
-        if not event.kind.startswith("alert_") or "after" not in event.fields:
-            continue
-        labels = dict(event.labels)
-        fields = event.fields
-        key = (event.labels, fields.get("active_at"))
-        before = spans.get(key)
-        annotations = fields.get("annotations")
-        summary = annotations.get("summary", "") if isinstance(annotations, dict) else ""
-        over = event.time if fields["after"] in ("resolved", "inactive") else None
-        spans[key] = AlertSpan(
-            labels.get("alertname", ""),
-            {name: value for name, value in labels.items() if name != "alertname"},
-            labels.get("severity", ""),
-            _moment(fields.get("active_at")),
-            _moment(fields.get("fired_at")) or (before.fired if before else None),
-            over,
-            str(summary) or (before.summary if before else ""),
-        )
-    return [span for span in spans.values() if span.fired is not None]
-
-
-def _acts(events: Sequence[StoredEvent]) -> list[Act]:
-    """The acts that were let through, with their steps."""
-    acts: list[Act] = []
-    for event in events:
-        if event.kind != "remediation_requested":
-            continue
-        name = str(event.fields.get("request") or "")
-        own = [each for each in events if name and each.fields.get("request") == name]
-        end = next((each for each in own if each.kind == "remediation_ended"), None)
-        status = str(end.fields.get("status") or "") if end is not None else "under way"
-        detail = ""
-        if end is not None:
-            detail = end.message.partition(f": {status}")[2].lstrip(", ")
-        steps = [_step(each) for each in own if each.kind.startswith(_STEP)]
-        attempt = event.fields.get("attempt")
-        healthy = end.fields.get("seconds_to_healthy") if end is not None else None
-        acts.append(
-            Act(
-                str(event.fields.get("remediation") or ""), name,
-                attempt if isinstance(attempt, int) else 1, event.time,
-                end.time if end is not None else None, status, detail, tuple(steps),
-                float(healthy) if isinstance(healthy, int | float) else None,
-            )
-        )  # fmt: skip
-    return acts
-
-
-def _step(event: StoredEvent) -> StepTaken:
-    fields = event.fields
-    seconds = fields.get("duration", fields.get("seconds"))
-    return StepTaken(
-        event.time,
-        str(fields.get("step") or event.message),
-        str(fields.get("status") or fields.get("state") or ""),
-        float(seconds) if isinstance(seconds, int | float) else None,
-        str(fields.get("detail") or ""),
-    )
-
-
-def _refusals(events: Iterable[StoredEvent]) -> Iterable[Refusal]:
-    """What was not done, and what would have been."""
-    for event in events:
-        if event.kind not in ("remediation_refused", "remediation_would"):
-            continue
-        checks = event.fields.get("checks")
-        against = {
-            str(name): str(text)
-            for name, text in (checks.items() if isinstance(checks, dict) else ())
-            if text
-        }
-        yield Refusal(
-            event.time,
-            str(event.fields.get("remediation") or ""),
-            str(event.fields.get("reason") or ""),
-            event.message,
-            against,
-            event.kind == "remediation_would",
-        )
-
-
-def _moment(text: Any) -> float | None:
-    """An event's RFC 3339 text as Unix seconds; None where it is none."""
-    try:
-        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return None

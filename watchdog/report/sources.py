@@ -20,7 +20,7 @@ from ..journal import Journal
 from ..model import Json, StoredEvent, Tick
 from ..promql import PromqlError
 from ..recording import Recording
-from ..records import condition, stored
+from ..records import YEAR_9999, condition, stored
 from ..window import LOOKBACK, RETENTION, Window
 from ..wire import event_of
 from .finding import CASE_KINDS, incidents
@@ -175,6 +175,9 @@ class RecordingSource:
 
     def __init__(self, folder: Path) -> None:
         self._recording = Recording(folder)
+        if self._recording.manifest.started < 0:
+            place = Place(str(folder / "manifest.json"))
+            raise ConfigError(Problem(place, "began at no moment that a calendar holds"))
         self.label = f"recording {folder}"
         self.node = str(self._recording.manifest.labels.get("instance") or "")
         self._all = list(self._read())
@@ -221,7 +224,7 @@ class RecordingSource:
                 self._last = max(self._last, _seconds(doc["time"]))
                 for number, each in enumerate(doc["events"]):
                     yield _stored(each, doc, line, number)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            except _GARBLED as error:
                 shown = str(error).partition("\n")[0][:100]
                 problem = Problem(place, f"is no line of a recording ({shown})")
                 raise ConfigError(problem) from error
@@ -237,8 +240,15 @@ def _stored(each: Mapping[str, Any], doc: Mapping[str, Any], line: int, number: 
     )
 
 
+_GARBLED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+
+
 def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    """Unix seconds of a tick's time. Raises ValueError for one that the journal would not keep."""
+    seconds = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    if not 0 <= seconds < YEAR_9999:
+        raise ValueError(f"no moment of a tick: {text}")
+    return seconds
 
 
 def curves_of(window: Window) -> Values:

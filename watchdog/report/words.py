@@ -7,6 +7,7 @@ import unicodedata
 from datetime import datetime, timezone
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})  # control, direction marks, halves, unassigned
+LONGEST = 1000  # characters of a text from anywhere that are shown
 
 
 def day(seconds: float) -> str:
@@ -67,7 +68,10 @@ def figure(value: float, unit: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Foreign text with what cannot be seen written out, so that it can deceive nobody."""
+    """Foreign text with what cannot be seen written out, so that it can deceive nobody, and cut
+    where it is longer than anybody reads."""
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters)"
     if text.isprintable():
         return text
     return "".join(
