@@ -24,7 +24,11 @@ def run(
         Path | None, typer.Option(help="State folder; default by the configuration.")
     ] = None,
     record_to: Annotated[
-        Path | None, typer.Option("--record", help="Also record inputs and decisions here.")
+        Path | None,
+        typer.Option(
+            "--record",
+            help="Also record inputs and decisions in this new folder; after a reload in FOLDER.1.",
+        ),
     ] = None,
 ) -> Options:
     """Watch this node until told to stop.
