@@ -23,11 +23,23 @@ class Busy(VirtualClock):
         return super().mono()
 
 
-def made(tmp_path: Path) -> DaemonViews:
+def made(tmp_path: Path, **more: object) -> DaemonViews:
     (tmp_path / "rules.yaml").write_text("groups: []\n")
-    loaded = prepare(Config.model_validate({"rules": {"files": [str(tmp_path / "rules.yaml")]}}))
+    rules = {"files": [str(tmp_path / "rules.yaml")]}
+    loaded = prepare(Config.model_validate({"rules": rules, **more}))
     return DaemonViews(
         Daemon(fake_system(clock=Busy()), loaded, {"job": "j", "instance": "i"}, print)
+    )
+
+
+def test_a_service_is_shown_with_the_mode_that_counts(tmp_path: Path) -> None:
+    services = {"a": {"url": "http://a", "mode": "act"}, "b": {"url": "http://b"}}
+
+    shown = made(tmp_path, mode="confirm", services=services).status()
+
+    assert shown["mode"] == "confirm"
+    assert {row["service"]: row["mode"] for row in shown["services"]} == dict.fromkeys(
+        "ab", "confirm"
     )
 
 

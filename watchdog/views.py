@@ -21,6 +21,7 @@ from .explain import explain
 from .livefigures import LiveFigures
 from .model import NAME, Json, Labels, Sample, StoredEvent, labelset
 from .outlook import outlook
+from .policies import effective
 from .promql import EvaluationError, PromqlError, Scalar, String, Value, Vector
 from .report import chosen, compose
 from .report.keeping import FORMS, kept_report
@@ -235,10 +236,10 @@ class DaemonViews:
             groups = [
                 {"name": group.name, "rules": len(group.rules)} for group in engine.rules.groups
             ]
-        config = daemon.loaded.config
+        mode = "observe" if forced else daemon.loaded.config.mode
         return {
             "version": self._version,
-            "mode": "observe" if forced else config.mode,
+            "mode": mode,
             "observing_because": forced or None,
             "instance": daemon.labels["instance"],
             "time": moment(engine.ms / 1000) if engine.ms else None,
@@ -248,7 +249,7 @@ class DaemonViews:
             "alerts": firing,
             "cards": table.cards(),
             "services": [
-                table.service(name, service.url, service.mode or config.mode)
+                table.service(name, service.url, effective(mode, service.mode))
                 for name, service in sorted(daemon.seen.services.items())
             ],
             "collectors": [_collector_doc(name, state) for name, state in sorted(states.items())],
