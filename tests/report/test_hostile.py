@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -101,3 +103,37 @@ def test_a_value_that_no_card_can_have_spoils_no_report(
 
     assert report.plots
     assert "nan" not in html(report) + markdown(report)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"window": 3}', '{"window": {"saved_ms": 1e999}}', '{"window": {"saved_ms": "x"}}',
+     "[" * 100_000],
+    ids=lambda text: text[:30] or "empty",
+)  # fmt: skip
+def test_without_a_readable_window_the_report_has_no_plots_and_says_so(
+    tmp_path: Path, text: str
+) -> None:
+    source = StateSource(story.state(tmp_path), "n")
+    (tmp_path / "engine.json").write_text(text)
+    report = compose(source, source.incidents()[0], "1", story.START)
+
+    assert report.plots == ()
+    assert any("no plots" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("fields", "[]"), ("fields", "{"), ("labels", "3"), ("labels", "[3]"), ("time", 1e300),
+     ("severity", b"\xff")],
+)  # fmt: skip
+def test_a_journal_with_a_damaged_event_is_refused_in_one_line(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    source = StateSource(story.state(tmp_path), "n")
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as journal, journal:
+        journal.execute(f"UPDATE events SET {column} = ? WHERE kind = 'case_opened'", [value])
+    with pytest.raises(ConfigError) as refused:
+        [compose(source, each, "1", story.START) for each in source.incidents()]
+
+    assert "\n" not in str(refused.value)

@@ -35,6 +35,10 @@ Values = Callable[[str, float, float, float], Curves]
 """Expression, begin, end, step (seconds) to the lines of a figure; none where nothing is held."""
 
 
+_GARBLED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+"""What reading raises that somebody else has written, or that a disk has damaged."""
+
+
 class Source(Protocol):
     """What can be reported on. ``label`` says what it is, ``node`` whose it is."""
 
@@ -130,7 +134,7 @@ class StateSource:
     def values(self, begin: float, end: float) -> Values:  # noqa: ARG002 (there is one window)
         """The window as it was saved last."""
         window = Window()
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        with contextlib.suppress(OSError, *_GARBLED):
             doc = json_of(self._engine.read_bytes())["window"]
             window.restore(doc, int(doc["saved_ms"]))
         return curves_of(window)
@@ -144,7 +148,13 @@ class StateSource:
     ) -> list[StoredEvent]:
         where, values = condition(0, kinds, (), {}, since, until, "")
         sql = f"SELECT * FROM events WHERE {where} ORDER BY seq DESC LIMIT ?"  # noqa: S608 (our words)
-        return [StoredEvent(*row) for row in reversed(self._rows(sql, [*values, limit]))]
+        try:
+            rows = reversed(self._rows(sql, [*values, limit]))
+            return [_readable(StoredEvent(*row)) for row in rows]
+        except _GARBLED as error:
+            shown = str(error).partition("\n")[0][:100]
+            problem = Problem(Place(str(self._path)), f"holds an event that is none ({shown})")
+            raise ConfigError(problem) from error
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         try:
@@ -168,6 +178,16 @@ class StateSource:
             connection.close()
             raise
         return connection
+
+
+def _readable(event: StoredEvent) -> StoredEvent:
+    """The event. Raises ValueError or TypeError where a journal's row holds none."""
+    if not isinstance(event.fields, dict) or not 0 <= event.time < YEAR_9999:
+        raise ValueError(f"event {str(event.seq)[:20]}")
+    dict(event.labels)
+    for text in (event.kind, event.severity, event.message):
+        text.encode()
+    return event
 
 
 class RecordingSource:
@@ -238,9 +258,6 @@ def _stored(each: Mapping[str, Any], doc: Mapping[str, Any], line: int, number: 
     return stored(
         event, line * 10_000 + number, f"{line}-{number}", Tick(int(doc["tick"]), 0, wall)
     )
-
-
-_GARBLED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
 def _seconds(text: str) -> float:
