@@ -303,7 +303,7 @@ def secured(certificates: Path) -> Iterator[tuple[int, FakeDesk]]:
     server.stop()
 
 
-def post(port: int, certificates: Path, client: str) -> int:
+def post(port: int, certificates: Path, client: str, **headers: str) -> int:
     """The status that a client with this certificate gets."""
     context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
     context.check_hostname = False
@@ -311,7 +311,7 @@ def post(port: int, certificates: Path, client: str) -> int:
         context.load_cert_chain(certificates / f"{client}.pem", certificates / f"{client}.key")
     connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
     try:
-        connection.request("POST", PATH, json.dumps(body(alert())))
+        connection.request("POST", PATH, json.dumps(body(alert())), headers)
         return connection.getresponse().status
     finally:
         connection.close()
@@ -324,6 +324,23 @@ def test_a_certificate_of_our_authority_lets_a_body_in(
 
     assert post(port, certificates, "am") == 200
     assert [command.who for command in desk.commands] == ["webhook (am from 127.0.0.1)"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example", "Content-Type": "text/plain"},
+        {"Origin": "null", "Content-Type": "application/x-www-form-urlencoded"},
+        {"Sec-Fetch-Site": "cross-site", "Content-Type": "application/json"},
+    ],
+    ids=["fetch", "form", "no origin"],
+)
+def test_a_page_in_a_browser_that_holds_the_certificate_cannot_use_it(
+    secured: tuple[int, FakeDesk], certificates: Path, headers: dict[str, str]
+) -> None:
+    port, desk = secured
+
+    assert (post(port, certificates, "am", **headers), desk.commands) == (403, [])
 
 
 def test_no_certificate_is_401(secured: tuple[int, FakeDesk], certificates: Path) -> None:

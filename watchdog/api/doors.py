@@ -26,7 +26,8 @@ Proof = Literal["ok", "absent", "wrong", "off", "unusable"]
 class Caller:
     """Who sends a request. ``peer``: the user on the other end of a Unix socket, as the kernel
     says; ``certificate``: whom a client certificate that was verified names; ``address``: of the
-    other end of a TCP connection; ``length``: of the body, None where it is not told."""
+    other end of a TCP connection; ``length``: of the body, None where it is not told; ``browser``:
+    a page that somebody looks at sends it."""
 
     method: str
     peer: str = ""
@@ -35,6 +36,7 @@ class Caller:
     authorization: str = ""
     kind: str = ""
     length: int | None = None
+    browser: bool = False
 
 
 class Door(Protocol):

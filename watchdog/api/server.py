@@ -29,6 +29,7 @@ PATIENCE = 10.0  # seconds to read a request whole, and to write its answer
 REST = 60.0  # seconds between two wake-ups without a client
 MAX_BODY = 1024 * 1024  # bytes of a form
 LINGER = 8 * MAX_BODY  # bytes that are read and dropped, so that a refused client hears why
+_BY_BROWSERS = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")  # headers that no page can leave out
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -256,6 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.headers.get("Authorization", ""),
             self.headers.get_content_type() if "Content-Type" in self.headers else "",
             int(length) if known else None,
+            any(name in self.headers for name in _BY_BROWSERS),
         )
 
     def _drop_unread(self) -> None:

@@ -58,6 +58,8 @@ class Webhook:
             return error(404, text)
         if caller.method != "POST":
             return error(405, "method not allowed: use POST")
+        if caller.browser:  # it shows a certificate whichever page asks
+            return error(403, "a page in a browser sends no alerts")
         if not (self._certificates and caller.certificate):
             proof = self._token.proof(caller.authorization)
             if proof == "off":
