@@ -16,6 +16,7 @@ import pytest
 
 from vllm_watchdog.watchdog.api import Snapshot
 from vllm_watchdog.watchdog.api import server as server_module
+from vllm_watchdog.watchdog.api.hosts import own
 from vllm_watchdog.watchdog.api.routes import Routes
 from vllm_watchdog.watchdog.api.server import Server
 from vllm_watchdog.watchdog.errors import ConfigError, WatchdogError
@@ -286,6 +287,46 @@ def test_a_client_that_dawdles_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
             assert client.recv(100) == b""
     finally:
         running.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:9710", 200),
+        ("LOCALHOST", 200),
+        ("node.localhost", 200),
+        ("127.0.0.1:9710", 200),
+        ("[::1]:9710", 200),
+        ("10.0.0.7", 200),
+        ("", 200),
+        ("evil.example:9710", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("evil.example@localhost.evil.example", 421),
+        ("[::1.evil.example]", 421),
+    ],
+)
+def test_a_name_that_was_made_to_lead_to_this_machine_reads_nothing(
+    running: Running, host: str, status: int
+) -> None:
+    connection = http.client.HTTPConnection(*running.address, timeout=20)
+    try:
+        connection.putrequest("GET", "/api/v1/alerts", skip_host=True)
+        connection.putheader("Host", host)
+        connection.endheaders()
+        assert connection.getresponse().status == status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("listening", ["0.0.0.0", "10.0.0.1", "::", "/", 47])
+def test_a_listener_that_others_reach_goes_by_any_name(listening: object) -> None:
+    assert own("node-1.example:9710", listening, "node-1")
+
+
+def test_the_machine_s_own_name_leads_to_its_listener() -> None:
+    assert own("node-1:9710", "127.0.0.1", "node-1.example")
+    assert own("node-1.example", "::1", "node-1.example")
 
 
 def test_a_port_in_use_is_one_line(running: Running) -> None:

@@ -15,9 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigError, Place, Problem
-from ..system import Clock
+from ..system import Clock, hostname
 from .doors import Caller, Door, Doors
 from .doors import error as refusal
+from .hosts import REFUSAL, own
 from .parameters import BadRequest, form
 from .routes import Answer, Asked, Routes
 
@@ -208,6 +209,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._drop_unread()
 
     def _answer(self, method: str) -> Answer:
+        listening = self._listener.server_address[0]  # of a Unix socket a character
+        if not own(self.headers.get("Host", ""), listening, hostname()):
+            return Answer(421, f"{REFUSAL}\n".encode())
         path, _, query = self.path.partition("?")
         door = self._listener.doors.get(path)
         if door is not None:
