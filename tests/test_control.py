@@ -370,7 +370,7 @@ def test_the_act_under_way_is_cancelled_by_any_of_its_names(args: dict[str, Any]
             "cancel",
             {},
             {"open": {"chat": "chat"}},
-            ["nothing more is done for chat until its alerts are over"],
+            ["nothing more is done for chat until its alerts were over for a minute"],
         ),
         (
             "release",

@@ -174,6 +174,10 @@ def test_status_says_what_waits_for_a_yes_and_what_holds_healing_back() -> None:
     healing = {
         **HEALING,
         "waiting": [waiting],
+        "cases": [
+            {"case": "embed", "service": "embed", "ended": "cancelled"},
+            {"case": "chat", "service": "chat", "ended": None},
+        ],
         "paused": [{"service": "chat", "until": "2026-01-31T14:00:00Z"}],
         "hold_file": True,
         "breaker": "three services at once",
@@ -186,6 +190,7 @@ def test_status_says_what_waits_for_a_yes_and_what_holds_healing_back() -> None:
             "under way: restart for chat (engine_dead) since 2026-01-31T12:00:01Z, "
             "until 2026-01-31T12:20:01Z at the latest"
         ),
+        "cancelled: nothing is done for embed until its alerts were over for a minute",
         "paused: healing of chat until 2026-01-31T14:00:00Z",
         "the hold file is there: nothing is done until it is removed",
         "the breaker is open: three services at once; `vllm-watchdog resume` closes it",

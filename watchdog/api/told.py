@@ -62,7 +62,7 @@ def _tell_cancel(args: dict[str, Any], before: Standing, after: Standing) -> Seq
     key = args["id"]
     act = next((each for each in before.acts if each.case == key), None)
     if act is None:
-        return [f"nothing more is done for {key} until its alerts are over"]
+        return [f"nothing more is done for {key} until its alerts were over for a minute"]
     return [_stopped(act, after)]
 
 

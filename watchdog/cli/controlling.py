@@ -53,8 +53,9 @@ def pause(
 ) -> None:
     """Stop healing, of one service or all, while people work on it.
 
-    Watching and alerts go on. An act under way is stopped after its present step, and what it did
-    is taken back. A pause survives restarts of the daemon and is told daily.
+    Watching and alerts go on. An act under way is stopped after its present step; what it did for
+    a time only (a drained front) is taken back. A pause survives restarts of the daemon and is
+    told daily.
     Example: `vllm-watchdog pause --service deepseek --for 2h --reason "driver update"`.
     """
     _give("pause", {"service": service, "for": duration, "reason": reason}, socket, as_json)
@@ -103,8 +104,9 @@ def cancel(
 ) -> None:
     """Stop what is under way or due: a running act after its present step, a ladder for good.
 
-    What the act did so far is taken back. Without ID and --service, the only one there is. Healing
-    starts anew with the next fault; `pause` keeps it off.
+    What it did for a time only (a drained front) is taken back, the rest stays. Without ID and
+    --service, the only one there is. Healing starts anew with the next fault after a minute without
+    alerts; `pause` keeps it off longer.
     """
     _give("cancel", {"id": which, "service": service}, socket, as_json)
 

@@ -99,6 +99,10 @@ def healing_lines(healing: Doc) -> Iterator[str]:
     for act in healing.get("acts", ()):
         what = f"{act['act']} for {act['service'] or act['case']} ({act['cause']})"
         yield f"under way: {what} since {act['since']}, until {act['deadline']} at the latest"
+    for case in healing.get("cases", ()):
+        if case.get("ended") == "cancelled":
+            what = case["service"] or case["case"]
+            yield f"cancelled: nothing is done for {what} until its alerts were over for a minute"
     for each in healing.get("paused", ()):
         until = f" until {each['until']}" if each["until"] else ""
         yield f"paused: healing of {each['service'] or 'every service'}{until}"
