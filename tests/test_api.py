@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -33,6 +34,12 @@ ALERT = {
     "value": float("nan"),
     "service": "deepseek",
 }
+
+
+SLOW_FORM = (
+    b"POST /api/v1/query HTTP/1.1\r\nContent-Length: 99\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\n\r\nq"
+)
 
 
 class FakeViews:
@@ -275,6 +282,20 @@ def test_connections_beyond_the_bound_are_refused_at_once(running: Running) -> N
     finally:
         for client in clients:
             client.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /-/healthy HTTP/1.1\r\n", SLOW_FORM])
+def test_requests_that_never_come_keep_nobody_out(
+    running: Running, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(server_module, "GRACE", 0.0)
+    with contextlib.ExitStack() as held:
+        for _ in range(server_module.CONNECTIONS):
+            client = held.enter_context(socket.create_connection(running.address, timeout=20))
+            client.sendall(sent)
+
+        assert [running.ask("/-/healthy")[0] for _ in range(3)] == [200, 200, 200]
+    assert running.reports == []
 
 
 def test_a_client_that_dawdles_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import socket  # noqa: TID251 (a listener is this room's own door)
 import threading
 from collections.abc import Callable
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 32
 PATIENCE = 10.0  # seconds to read a request whole, and to write its answer
+GRACE = 1.0  # seconds after which a request that is not there yet makes room for another
 REST = 60.0  # seconds between two wake-ups without a client
+MAKING_ROOM = 0.2  # seconds to wait for a place that becomes free
 MAX_BODY = 1024 * 1024  # bytes of a form
 LINGER = 8 * MAX_BODY  # bytes that are read and dropped, so that a refused client hears why
 _BY_BROWSERS = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")  # headers that no page can leave out
@@ -104,6 +107,8 @@ class Listener(ThreadingHTTPServer):
         self.routes, self.clock, self.report, self.tls = routes, clock, report, tls
         self.doors: Doors = doors or {}
         self._places = threading.BoundedSemaphore(CONNECTIONS)
+        self._unheard: dict[int, tuple[float, socket.socket]] = {}  # by thread, the oldest first
+        self._lock = threading.Lock()
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -115,7 +120,7 @@ class Listener(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer on a thread of its own, or refuse where all places are taken."""
-        if self._places.acquire(blocking=False):
+        if self._places.acquire(blocking=False) or self._room():
             try:
                 super().process_request(request, client_address)
             except BaseException:
@@ -127,11 +132,33 @@ class Listener(ThreadingHTTPServer):
                 request.send(BUSY)
             self.shutdown_request(request)
 
+    def _room(self) -> bool:
+        """A place, by ending the connection whose request has been awaited longest."""
+        with self._lock:
+            thread, (since, oldest) = next(iter(self._unheard.items()), (0, (math.inf, None)))
+            if oldest is None or self.clock.mono() - since < GRACE:
+                return False
+            del self._unheard[thread]
+            with contextlib.suppress(OSError):  # not TLS' own way, which another thread still uses
+                socket.socket.shutdown(oldest, socket.SHUT_RDWR)
+        return self._places.acquire(timeout=MAKING_ROOM)
+
+    def awaits(self, connection: socket.socket) -> None:
+        """This thread waits for a request on a connection."""
+        with self._lock:
+            self._unheard[threading.get_ident()] = (self.clock.mono(), connection)
+
+    def heard(self) -> None:
+        """This thread waits no longer."""
+        with self._lock:
+            self._unheard.pop(threading.get_ident(), None)
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """One connection, then its place is free again."""
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.heard()
             self._places.release()
 
     def peer(self, _: socket.socket) -> str:
@@ -169,8 +196,18 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Shake hands where TLS is on, and set the request's deadline."""
         self.request.settimeout(PATIENCE)
-        if self._listener.tls is not None:
-            self.request = self._listener.tls.wrap_socket(self.request, server_side=True)
+        tls = self._listener.tls
+        if tls is not None:
+            self.request = tls.wrap_socket(
+                self.request, server_side=True, do_handshake_on_connect=False
+            )
+        self._listener.awaits(self.request)
+        if tls is not None:
+            try:
+                self.request.do_handshake()
+            except BaseException:
+                self.request.close()
+                raise
         super().setup()
         self.rfile = io.BufferedReader(_Timed(self.request, self._listener.clock))
 
@@ -219,6 +256,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = form(query)
         if method == "POST":
             given |= form(self._body())
+        self._listener.heard()
         headers = self.headers
         asked = Asked(given, headers.get("Accept", ""), headers.get("Accept-Language", ""))
         return self._listener.routes.answer(method, path, asked)
@@ -245,6 +283,7 @@ class _Handler(BaseHTTPRequestHandler):
             return refusal(411, "Content-Length: is missing")
         body = self.rfile.read(caller.length or 0)
         self._unread = 0
+        self._listener.heard()
         if len(body) < (caller.length or 0):
             raise OSError("the client went away")
         return door.answer(caller, body)
