@@ -81,6 +81,22 @@ def test_an_act_that_reports_nothing_counts_as_unknown_a_minute_after_its_deadli
     assert acts(played) == [(65.0, "restart", 1), (65.0 + 900 + 60, "page", 1)]
 
 
+@pytest.mark.parametrize(("well", "asked"), [(8, ["restart"]), (24, ["restart", "restart"])])
+def test_what_a_person_cancelled_stays_so_until_its_alerts_were_over_for_a_while(
+    well: int, asked: list[str]
+) -> None:
+    values = f"1x11 0x3 1x{well // 5} 0x400"
+    body = series(up=values, probe=values) + (
+        "processes:\n"
+        "  - {at: 62s, service: chat, event: exit, code: 0}\n"
+        "  - {at: 74s, service: chat, event: start}\n"
+        f"  - {{at: {76 + well}s, service: chat, event: exit, code: 0}}\n"
+    )
+    played = play(incident(body, ONE, until="4m"), answer=ends("cancelled", "done", after=2.0))
+
+    assert [act for _, act, _ in acts(played) if act != "page"] == asked
+
+
 def test_a_persons_cancel_ends_the_ladder_and_pages_nobody() -> None:
     played = play(incident(DEAD, SPARE, until="20m"), answer=ends("cancelled"))
 

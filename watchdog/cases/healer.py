@@ -30,6 +30,7 @@ from .tally import Tally
 from .telling import Notices, case_event, opened, where
 
 GRACE = 60.0  # seconds that a case outlives its alert, so that a gap in the readings opens none
+CANCELLED = 15.0  # seconds that a cancelled one does: what breaks anew later is another fault
 EVENTS, EVENT_AGE = 1000, 1800.0
 _NEVER = frozenset({"planned", "sensor"})
 
@@ -309,7 +310,8 @@ class Healer:
         """Close the cases whose alerts are gone."""
         for key, case in list(self.cases.items()):
             gone = key not in present and case.running is None
-            rests = ways_back.KEPT if case.back else GRACE
+            rests = CANCELLED if case.ended == "cancelled" else GRACE
+            rests = ways_back.KEPT if case.back else rests
             if case.back and not case.ended:
                 continue
             since = case.ended_at if case.back else case.seen
