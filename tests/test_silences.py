@@ -267,3 +267,19 @@ def test_a_hold_of_one_service_covers_its_cards_alerts_too() -> None:
     card = Alert("g/CardLost", labelset({"alertname": "CardLost"}), "firing", NOW, 1.0)
 
     assert (hold.covers(card, NOW, "chat"), hold.covers(card, NOW, "other")) == (True, False)
+
+
+def test_a_source_that_fills_its_room_pushes_nobody_s_silences_out() -> None:
+    guard = Guard()
+
+    def ask(number: int, source: str) -> list[str]:
+        args = {"id": str(number), "source": source, "matchers": [["alertname", "=", "A"]]}
+        told = take(guard, Command("silence", args, source), "", {}, NOW)
+        return [event.kind for event in told]
+
+    ask(1, "ann")
+    told = [ask(number, "webhook") for number in range(MOST + 2)]
+
+    assert told[MOST - 1 :] == [["alert_silenced"], ["silence_refused"], ["silence_refused"]]
+    kept = [(each.source, each.id) for each in guard.silences]
+    assert kept == [("ann", "1"), *(("webhook", str(number)) for number in range(MOST))]

@@ -93,7 +93,11 @@ def _silence(guard: Guard, command: Command, service: str, _: Cases, now: float)
         silence = Silence.equal(labels, _until(args, now))
     same = [each for each in guard.silences if silence.id and _name(each) == _name(silence)]
     current = [s for s in guard.silences if s not in same and (s.until is None or now < s.until)]
-    guard.silences = [*current[-MOST:], silence]
+    if sum(each.source == silence.source for each in current) >= MOST:
+        text = f"{MOST} silences of one source are kept already; not taken: {silence.shown}"
+        yield _event(command, "silence_refused", text, service=service)
+        return
+    guard.silences = [*current, silence]
     if not same:
         yield _event(command, "alert_silenced", f"silenced: {silence.shown}", service=service)
 
