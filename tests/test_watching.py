@@ -179,6 +179,7 @@ def test_status_says_what_waits_for_a_yes_and_what_holds_healing_back() -> None:
             {"case": "chat", "service": "chat", "ended": None},
         ],
         "paused": [{"service": "chat", "until": "2026-01-31T14:00:00Z"}],
+        "held_back": ["webhook: every alert (NodeMaintenance)"],
         "hold_file": True,
         "breaker": "three services at once",
         "quarantined": [{"card": "0000:53:00", "why": "uncorrectable", "by": "the daemon"}],
@@ -190,8 +191,9 @@ def test_status_says_what_waits_for_a_yes_and_what_holds_healing_back() -> None:
             "under way: restart for chat (engine_dead) since 2026-01-31T12:00:01Z, "
             "until 2026-01-31T12:20:01Z at the latest"
         ),
-        "cancelled: nothing is done for embed until its alerts were over for a minute",
+        "cancelled: nothing is done for embed until its alerts were over for 15 s",
         "paused: healing of chat until 2026-01-31T14:00:00Z",
+        "held back: webhook: every alert (NodeMaintenance)",
         "the hold file is there: nothing is done until it is removed",
         "the breaker is open: three services at once; `vllm-watchdog resume` closes it",
         "quarantined: card 0000:53:00 by the daemon: uncorrectable",

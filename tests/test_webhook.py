@@ -83,7 +83,7 @@ def hook(tmp_path: Path) -> Hook:
     return Hook(tmp_path)
 
 
-HOLD = {"id": "f1", "source": "webhook"}
+HOLD = {"id": "f1", "source": "webhook", "reason": "NodeMaintenance"}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ HOLD = {"id": "f1", "source": "webhook"}
         ),
         (
             alert(alertname="ClusterOutage", instance=""),
-            [("silence", {**HOLD, "matchers": [], "for": 86400.0})],
+            [("silence", {**HOLD, "reason": "ClusterOutage", "matchers": [], "for": 86400.0})],
         ),
         (
             alert(alertname="CardWithdrawn", card="npu 7"),

@@ -14,8 +14,8 @@ from .cases import Case, Sight
 from .daemon import Daemon
 from .guard import Guard
 from .model import Command, Tick
+from .outlook import held_back
 from .policies import PAGE
-from .wire import moment
 
 PATIENCE = 8.0  # seconds that a command may wait for its tick
 LOOK = 0.02  # seconds between two looks whether a tick is over
@@ -42,7 +42,7 @@ class DaemonDesk:
                 cards=dict(self._cards(sight)),
                 quarantined=dict(guard.quarantined),
                 paused=_current(guard.holds, now),
-                held_back=list(_held_back(guard, now)),
+                held_back=list(held_back(guard, now)),
                 held=guard.held,
                 breaker=guard.breaker.why if guard.breaker.opened is not None else "",
                 forced=healer.standing.forced,
@@ -90,14 +90,6 @@ class DaemonDesk:
 
 def _current(holds: Any, now: float) -> dict[str, float | None]:
     return {scope: until for scope, until in holds.items() if until is None or now < until}
-
-
-def _held_back(guard: Guard, now: float) -> Iterator[str]:
-    """What alerts of the centre and silences hold back, for people."""
-    for silence in guard.silences:
-        if silence.until is None or now < silence.until:
-            end = f" until {moment(silence.until)}" if silence.until is not None else ""
-            yield f"{silence.source or 'a person'}: {silence.shown}{end}"
 
 
 def _waits(case: Case, guard: Guard, now: float) -> bool:

@@ -5,12 +5,13 @@ Reads an engine as it stands, under its owner's lock; decides nothing and change
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .cases import Case
 from .diagnosis import CAUSES, ServiceFacts
 from .engine import Engine
+from .guard import Guard
 from .model import ServiceMode, Tick
 from .wire import moment
 
@@ -34,6 +35,7 @@ def outlook(engine: Engine) -> Doc:
             for service, until in sorted(guard.holds.items())
             if until is None or now < until
         ],
+        "held_back": list(held_back(guard, now)),
         "breaker": guard.breaker.why if guard.breaker.opened is not None else None,
         "budgets": _budgets(engine, now),
         "cases": [_case(case) for case in cases],
@@ -49,6 +51,14 @@ def outlook(engine: Engine) -> Doc:
             for name, service in sorted(facts.services.items())
         ],
     }
+
+
+def held_back(guard: Guard, now: float) -> Iterator[str]:
+    """What alerts of the centre and silences hold back, for people."""
+    for silence in guard.silences:
+        if silence.until is None or now < silence.until:
+            end = f" until {moment(silence.until)}" if silence.until is not None else ""
+            yield f"{silence.source or 'a person'}: {silence.shown}{end}"
 
 
 def _budgets(engine: Engine, now: float) -> list[Doc]:

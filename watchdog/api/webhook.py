@@ -149,7 +149,7 @@ def _commands(
     if service and service not in standing.services:
         return
     if name in (MAINTENANCE, OUTAGE):
-        held = {"id": alert["fingerprint"], "source": "webhook"}
+        held = {"id": alert["fingerprint"], "source": "webhook", "reason": name}
         if firing:
             matchers = [["service", "=", service]] if service else []
             yield Command("silence", {**held, "matchers": matchers, "for": AT_MOST}, who)

@@ -137,7 +137,7 @@ def _hold(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iter
     if present != guard.held:
         guard.held = present
         word = "is there: nothing is done" if present else "is gone"
-        yield _event(command, "hold_file", f"the hold file {word}")
+        yield Event("hold_file", f"the hold file {word}", (), {"who": command.who, **command.args})
 
 
 def _quarantine(guard: Guard, command: Command, _: str, __: Cases, ___: float) -> Iterable[Event]:

@@ -102,10 +102,12 @@ def healing_lines(healing: Doc) -> Iterator[str]:
     for case in healing.get("cases", ()):
         if case.get("ended") == "cancelled":
             what = case["service"] or case["case"]
-            yield f"cancelled: nothing is done for {what} until its alerts were over for a minute"
+            yield f"cancelled: nothing is done for {what} until its alerts were over for 15 s"
     for each in healing.get("paused", ()):
         until = f" until {each['until']}" if each["until"] else ""
         yield f"paused: healing of {each['service'] or 'every service'}{until}"
+    for each in healing.get("held_back", ()):
+        yield f"held back: {each}"
     if healing.get("hold_file"):
         yield "the hold file is there: nothing is done until it is removed"
     if healing.get("breaker"):

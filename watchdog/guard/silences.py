@@ -20,18 +20,21 @@ OPERATORS = frozenset({"=", "!=", "=~", "!~"})
 SHARED = "alertmanager"  # the source whose silences mean the same elsewhere
 MOST = 500  # silences that are kept of one source
 ROOM = 64 * 1024  # characters of one silence
+REASON = 200  # characters of why
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
     """``until``: Unix seconds, None for ever. ``id`` names it within its ``source`` (empty: a
-    person at this node). ``labels`` are what alerts get on sending, where they lack them."""
+    person at this node). ``labels`` are what alerts get on sending, where they lack them.
+    ``reason``: why, for people."""
 
     matchers: tuple[Matcher, ...]
     until: float | None = None
     id: str = ""
     source: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     @classmethod
     def equal(cls, labels: Mapping[str, str], until: float | None = None) -> Silence:
@@ -49,10 +52,10 @@ class Silence:
 
     @property
     def shown(self) -> str:
-        """Its matchers for people."""
-        if not self.matchers:
-            return "every alert"
-        return ", ".join(f"{name}{op}{value}" for name, op, value in self.matchers)
+        """Its matchers for people, and its reason."""
+        parts = [f"{name}{op}{value}" for name, op, value in self.matchers]
+        why = f" ({self.reason})" if self.reason else ""
+        return (", ".join(parts) or "every alert") + why
 
     def dump(self) -> dict[str, Any]:
         """It as JSON."""
@@ -62,6 +65,7 @@ class Silence:
             "id": self.id,
             "source": self.source,
             "labels": dict(self.labels),
+            "reason": self.reason,
         }
 
 
@@ -90,6 +94,7 @@ def silence_of(doc: Mapping[str, Any]) -> Silence:
         str(doc.get("id", "")),
         str(doc.get("source", "")),
         {str(name): str(value) for name, value in dict(doc.get("labels") or {}).items()},
+        str(doc.get("reason", ""))[:REASON],
     )
 
 

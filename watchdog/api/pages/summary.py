@@ -93,6 +93,8 @@ def _notes(docs: Docs, say: Words) -> Iterator[Item]:
             else say("Paused: {whom}, until resumed", whom=whom)
         )
         yield Item(text, "warn")
+    for each in healing.get("held_back", ()):
+        yield Item(say("Held back: {what}", what=each), "warn")
     if (status.get("journal") or {}).get("error"):
         yield Item(say("The journal cannot be written: {why}", why=status["journal"]["error"]),
                    "bad")  # fmt: skip
