@@ -1,9 +1,10 @@
 """A server that is started by a plain command: a session of its own, known by a pid file.
 
 For nodes without systemd and containers without an engine. The pid file names the process and its
-start, so that a pid that came again is nobody's; where there is none yet (a person started the
-server) it is looked for on its port. Under the daemon's own unit nothing is started: it would end
-with the daemon.
+start, so that a pid that came again is nobody's. Where it names nobody who lives (the daemon was
+killed before it was written, it is damaged) the server is found by its birthmark, and one that a
+person started on its port. Under the daemon's own unit nothing is started: it would end with the
+daemon.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ from ...watchdog.processes import Stat
 from ...watchdog.serversearch import find_server
 from ...watchdog.system import Process, System
 from . import environment
+from .birthmark import Marked, mark, marked
 from .managers import Status, members
 from .privileged import Privileged
 
@@ -50,15 +53,20 @@ class Command(environment.ByFile):
 
     def status(self, system: System) -> Status:
         """See Manager.status."""
-        kept = self._kept(system)
+        kept, damage = self._read(system)
         if kept is not None:
             alive = processes.same(system.files, kept.pid, kept.started)
             if alive is not None:
                 return Status("running", kept.pid, kept.at)
+        own = self._newer(system, kept)
+        if own is not None:
+            return Status("running", own.process.pid, own.at)
         found = self._on_port(system)
         if found is not None:
             since = processes.start_time(system.files, found.started)
             return Status("running", found.pid, since)
+        if damage:
+            raise SourceError(damage)
         return Status("stopped" if kept is None else "failed", None, kept.at if kept else None)
 
     def start(self, system: System) -> None:
@@ -68,21 +76,16 @@ class Command(environment.ByFile):
             raise Permanent(why)
         folder = self._file.parent
         system.files.make_folder(folder)
-        env = environment.read(system, self.state, self.service)
         began = system.clock.wall()
+        env = {**environment.read(system, self.state, self.service), **mark(self._file, began)}
         log = system.files.path(folder / f"{self.service}.log")
         pid = system.runner.start(self.argv, log=log, env=env)
         stat = processes.stat(system.files, pid)
-        doc = {
-            "pid": pid,
-            "started": stat.started if stat else 0,
-            "boot": processes.boot(system.files),
-            "at": began,
-        }
-        Privileged.write(system, self._file, json.dumps(doc).encode())
+        self._keep(system, pid, stat.started if stat else 0, began)
 
     def stop(self, system: System) -> None:
         """See Manager.stop: the first process is asked; where it is gone, the rest."""
+        self._adopt(system)
         everybody = self.processes(system)
         pid = self.status(system).pid
         first = [process for process in everybody if process.pid == pid]
@@ -91,21 +94,24 @@ class Command(environment.ByFile):
 
     def kill(self, system: System) -> None:
         """See Manager.kill."""
+        self._adopt(system)
         for process in self.processes(system):
             Privileged.kill(system, process, signal.SIGKILL)
 
     def processes(self, system: System) -> tuple[Process, ...]:
-        """See Manager.processes: the whole session, its leader gone or not."""
+        """See Manager.processes: the whole session, its leader gone or not, and all who bear the
+        mark, of an earlier start too."""
         known = processes.table(system.files)
-        kept = self._kept(system)
-        found: set[int] = set()
-        if kept is not None:
-            leader = known.get(kept.pid)
-            if leader is None or leader.started == kept.started:
-                found = {entry.pid for entry in known.values() if entry.session == kept.pid}
+        kept, damage = self._read(system)
+        leader = known.get(kept.pid) if kept is not None else None
+        found = self._bearers(system, known)
+        if kept is not None and (leader is None or leader.started == kept.started):
+            found |= {entry.pid for entry in known.values() if entry.session == kept.pid}
         server = None if found else self._on_port(system)
         if server is not None:
             found = {entry.pid for entry in processes.family(known, server.pid)}
+        if damage and not found:
+            raise SourceError(damage)
         return members(system, found)
 
     def startable(self, system: System) -> str:
@@ -128,15 +134,45 @@ class Command(environment.ByFile):
     def _file(self) -> Path:
         return self.state / "services" / f"{self.service}.pid"
 
-    def _kept(self, system: System) -> _Kept | None:
-        """The pid file of this boot. Raises SourceError for one that is none."""
+    def _read(self, system: System) -> tuple[_Kept | None, str]:
+        """The pid file of this boot, or why there is none that can be read."""
         try:
             kept = _Kept(**json.loads(system.files.text(self._file, 4096)))
         except FileNotFoundError:
-            return None
-        except (ValueError, TypeError) as error:
-            raise SourceError(f"{self._file} cannot be read") from error
-        return kept if kept.boot == processes.boot(system.files) else None
+            return None, ""
+        except (ValueError, TypeError):
+            hint = f"remove it if no server of {self.service} runs"
+            return None, f"{self._file} cannot be read: {hint}"
+        return (kept if kept.boot == processes.boot(system.files) else None), ""
+
+    def _keep(self, system: System, pid: int, started: int, at: float) -> None:
+        kept = _Kept(pid, started, processes.boot(system.files), at)
+        Privileged.write(system, self._file, json.dumps(asdict(kept)).encode())
+
+    def _adopt(self, system: System) -> None:
+        """Write the pid file of a server that is known by its mark only: once it is ended nothing
+        else tells that there was one, and a damaged file would hide that there is none left."""
+        kept, _ = self._read(system)
+        if kept is None or processes.same(system.files, kept.pid, kept.started) is None:
+            own = self._newer(system, kept)
+            if own is not None:
+                self._keep(system, own.process.pid, own.process.started, own.at)
+
+    def _newer(self, system: System, kept: _Kept | None) -> Marked | None:
+        """The server that was started and whose pid file was not written any more: the first
+        leader of a session in the last start, other than the one that the pid file tells of."""
+        known = processes.table(system.files).values()
+        leaders = [entry for entry in known if entry.pid == entry.session]
+        found = marked(system.files, self._file, leaders)
+        fresh = [each for each in found if kept is None or each.at != kept.at]
+        return max(fresh, key=lambda each: (each.at, -each.process.started), default=None)
+
+    def _bearers(self, system: System, known: Mapping[int, Stat]) -> set[int]:
+        """All who bear the mark, and the whole session of a leader that does or is gone."""
+        found = marked(system.files, self._file, known.values())
+        pids = {each.process.pid for each in found}
+        led = {each.process.session for each in found if each.process.session not in known} | pids
+        return pids | {entry.pid for entry in known.values() if entry.session in led}
 
     def _on_port(self, system: System) -> Stat | None:
         port = urlsplit(self.url).port

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from vllm_watchdog.remediations.adapters.command import Command
+from vllm_watchdog.remediations.adapters.handled import Handled
+from vllm_watchdog.remediations.adapters.instances import Instance
 from vllm_watchdog.remediations.adapters.managers import Settings
+from vllm_watchdog.remediations.adapters.starting import start_steps
 from vllm_watchdog.remediations.restart import Restart
-from vllm_watchdog.watchdog.acting import ActCase
+from vllm_watchdog.watchdog import processes
+from vllm_watchdog.watchdog.acting import ActCase, Step
 from vllm_watchdog.watchdog.config import Service
-from vllm_watchdog.watchdog.errors import NotSupported, Permanent
+from vllm_watchdog.watchdog.errors import NotSupported, Permanent, SourceError
 from vllm_watchdog.watchdog.model import Alert, Request, ServiceMode
 from vllm_watchdog.watchdog.system import Files, System
 
@@ -93,31 +99,135 @@ def test_orphans_of_a_killed_server_belong_to_it(server: Command) -> None:
     assert server.status(system).state == "failed"
 
 
-def test_a_pid_that_came_again_is_nobody_s(server: Command) -> None:
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of nobody's, leader of a session."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def kept_of(process: subprocess.Popen[bytes], **other: object) -> str:
+    """A pid file that names this process."""
+    stat = processes.stat(Files(), process.pid)
+    assert stat is not None
+    doc = {"pid": stat.pid, "started": stat.started, "boot": processes.boot(Files()), "at": 1.0}
+    return json.dumps({**doc, **other})
+
+
+@pytest.mark.parametrize(
+    ("other", "state"), [({}, "running"), ({"started": 1}, "failed"), ({"boot": "0"}, "stopped")]
+)
+def test_a_pid_that_came_again_or_is_of_an_earlier_boot_is_nobody_s(
+    tmp_path: Path, stranger: subprocess.Popen[bytes], other: dict[str, object], state: str
+) -> None:
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services/chat.pid").write_text(kept_of(stranger, **other))
+    server = Command("chat", ("true",), tmp_path)
+
+    assert server.status(System()).state == state
+    assert bool(server.processes(System())) == (state == "running")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from vllm_watchdog.remediations.adapters.command import Command
+from vllm_watchdog.watchdog.system import Files, System
+
+
+class Dying(Files):
+    def write(self, path, data, mode=0o600):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+Command("chat", tuple(sys.argv[2:]), Path(sys.argv[1])).start(System(files=Dying()))
+"""
+
+
+def start_and_die(server: Command) -> None:
+    """Start it in a process that is killed before it can write the pid file."""
+    argv = [sys.executable, "-c", KILLED, str(server.state), *server.argv]
+    assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
+
+
+def starting(server: Command, began: float) -> Step:
+    """The start of an act that began then."""
+    settings = Service.model_validate({"url": "http://127.0.0.1:9"})
+    alert = Alert("g/A", (("alertname", "A"),), "firing", 1.0, 2.0)
+    request = Request("restart", alert, service="chat", id="act-1", cause="engine_dead")
+    case = ActCase(request, "chat", settings, ServiceMode(), (), (), (), began, server.state)
+    instance = Instance("http://127.0.0.1:9", None, (), "chat")
+    return start_steps(Handled(case, instance, server))[0]
+
+
+def test_a_server_whose_starter_was_killed_before_the_pid_file_is_not_started_again(
+    server: Command,
+) -> None:
+    system, began = System(), time.time()
+    before = starting(server, began).done(system)
+    start_and_die(server)
+    assert eventually(lambda: up(server, system))
+
+    assert not (server.state / "services/chat.pid").exists()
+    assert (before, starting(server, began).done(system)) == ("no", "yes")
+    assert [p.pid for p in server.processes(system) if os.getsid(p.pid) == p.pid] == [
+        server.status(system).pid
+    ]
+
+
+def test_the_server_after_a_kill_is_the_new_one_not_an_orphan_of_the_one_before(
+    server: Command,
+) -> None:
     system = System()
     server.start(system)
     assert eventually(lambda: up(server, system))
-    kept = server.state / "services/chat.pid"
-    text = kept.read_text()
+    old = server.status(system).pid
+    assert old is not None
+    os.kill(old, signal.SIGKILL)
+    assert eventually(lambda: server.status(system).state == "failed")
+    began = time.time()
 
-    kept.write_text(text.replace('"started": ', '"started": 1'))
-    found = (server.status(system).state, server.processes(system))
-    kept.write_text(text)
+    start_and_die(server)
 
-    assert found == ("failed", ())
+    assert eventually(lambda: len(server.processes(system)) == 3)  # the orphan and two new ones
+    assert starting(server, began).done(system) == "yes"
+    assert server.status(system).pid != old
 
 
-def test_a_pid_of_an_earlier_boot_is_nobody_s(server: Command) -> None:
+def test_a_server_with_a_damaged_pid_file_is_found_and_ended(server: Command) -> None:
     system = System()
     server.start(system)
-    kept = server.state / "services/chat.pid"
-    text = kept.read_text()
+    assert eventually(lambda: up(server, system))
+    pid = server.status(system).pid
 
-    kept.write_text(text.replace('"boot": "', '"boot": "0'))
-    found = server.status(system).state
-    kept.write_text(text)
+    (server.state / "services/chat.pid").write_bytes(b"\0" * 64)
+    found = server.status(system)
+    server.kill(system)
 
-    assert found == "stopped"
+    assert (found.state, found.pid) == ("running", pid)
+    assert eventually(lambda: server.status(system).state == "failed")
+    assert eventually(lambda: server.processes(system) == ())
+
+
+def test_a_damaged_pid_file_without_a_server_says_what_to_do(server: Command) -> None:
+    (server.state / "services").mkdir()
+    file = server.state / "services/chat.pid"
+    file.write_text("{")
+
+    with pytest.raises(SourceError, match="remove it if no server of chat runs"):
+        server.status(System())
+    file.unlink()
+
+
+def test_a_server_of_the_same_name_of_another_daemon_is_nobody_s(
+    server: Command, tmp_path: Path
+) -> None:
+    start_and_die(server)
+    assert eventually(lambda: up(server, System()))
+    other = Command("chat", server.argv, tmp_path / "other")
+
+    assert (other.status(System()).state, other.processes(System())) == ("stopped", ())
 
 
 def test_a_program_that_is_not_there_is_said_so(tmp_path: Path) -> None:
