@@ -81,6 +81,24 @@ def test_an_act_that_reports_nothing_counts_as_unknown_a_minute_after_its_deadli
     assert acts(played) == [(65.0, "restart", 1), (65.0 + 900 + 60, "page", 1)]
 
 
+def test_what_was_planned_while_a_person_paused_is_judged_anew_when_healing_goes_on() -> None:
+    failing = [
+        f"  - {{series: 'http_requests_total{{service=\"chat\",status=\"{status}\"}}', values: '{values}'}}\n"
+        for status, values in (("2xx", "0+50x400"), ("5xx", "0x19 0+10x380"))
+    ]
+    body = (
+        series(up="1x400", probe="1x400")
+        + "".join(failing)
+        + (
+            "people: [{at: 30s, do: pause}, {at: 400s, do: resume}]\n"
+            "policies: [{name: failing, when: [RequestFailuresHigh], do: [restart, page]}]\n"
+        )
+    )
+    played = play(incident(body, ONE, until="9m"), answer=ends("done"))
+
+    assert acts(played)[0] == (400.0, "restart", 1)
+
+
 @pytest.mark.parametrize(("well", "asked"), [(8, ["restart"]), (24, ["restart", "restart"])])
 def test_what_a_person_cancelled_stays_so_until_its_alerts_were_over_for_a_while(
     well: int, asked: list[str]
