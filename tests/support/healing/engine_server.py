@@ -8,7 +8,7 @@ on with the cards' memory. It is a program of its own (standard library only), i
 name ``vllm``; it computes nothing.
 
 Environment: CONTROL, a folder in which the test lays words as files (``oom``, ``refuse``,
-``waiting``, ``start_seconds``, ``die_at_start``); CARDS, the folder of the scripted tool (``nvidia_tool.py``);
+``waiting``, ``cache_use``, ``start_seconds``, ``die_at_start``); CARDS, the folder of the scripted tool (``nvidia_tool.py``);
 CUDA_VISIBLE_DEVICES, the cards; MODEL, the checkpoint (``int8`` in its path needs less memory).
 """
 
@@ -345,7 +345,7 @@ class Handler(BaseHTTPRequestHandler):
         return (
             f"vllm:num_requests_running{m} {counts['running']}\n"
             f"vllm:num_requests_waiting{m} {word('waiting') or 0}\n"
-            f"vllm:kv_cache_usage_perc{m} 0.25\n"
+            f"vllm:kv_cache_usage_perc{m} {word('cache_use') or 0.25}\n"
             f"vllm:generation_tokens_total{m} {counts['tokens']}\n"
             f"vllm:prompt_tokens_total{m} {counts['asked']}\n"
             f'http_requests_total{{{http},status="2xx"}} {counts["2xx"]}\n'

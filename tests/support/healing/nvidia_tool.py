@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """An ``nvidia-smi`` that shows the cards of a folder, and who of the living processes holds them.
 
-``cards.json``: address -> {uuid, load}; ``holders/CARD/PID``: a process that took the card's
-memory; ``hang``: every call hangs until it is gone. A program of its own: standard library only.
+``cards.json``: address -> {uuid, load} and marks: ``lost``; ``busy``: its load shows though nobody
+holds it; ``sick``: it asks for a reset; ``persistent``: as ``-pm`` sets it; ``clocks``: as ``-lgc``
+sets them (``210,990``). ``holders/CARD/PID``: a process that took the card's memory; ``hang``: every
+call hangs until it is gone; ``calls.log``: the calls. A program of its own: standard library only.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -46,6 +49,8 @@ CARD = """\t<gpu id="0000{card}.0">
 \t\t<processes>{processes}</processes>
 \t</gpu>
 """
+CLOCKS = range(1980, 209, -15)  # MHz
+REFUSED = 255  # exit status
 PROCESS = """
 \t\t\t<process_info><pid>{pid}</pid><type>C</type><process_name>VLLM::EngineCore</process_name><used_memory>70000 MiB</used_memory></process_info>"""
 
@@ -75,12 +80,83 @@ def query(cards: dict[str, dict[str, object]]) -> str:
             continue
         pids = holders(card)
         used = 500 + 70000 * bool(pids)
-        parts.append(CARD.format(
-            card=card, uuid=about["uuid"], number=number, load=about.get("load", 50) if pids else 0,
+        text = CARD.format(
+            card=card, uuid=about["uuid"], number=number,
+            load=about.get("load", 50) if pids or about.get("busy") else 0,
             used=used, free=81059 - used,
             processes="".join(PROCESS.format(pid=pid) for pid in pids),
-        ))  # fmt: skip
+        )  # fmt: skip
+        parts.append(marked(text, about))
     return HEAD.format(count=len(parts)) + "".join(parts) + "</nvidia_smi_log>\n"
+
+
+def marked(text: str, about: dict[str, object]) -> str:
+    """A card's part of the answer with what its marks say."""
+    if "persistent" in about:
+        mode = "Enabled" if about["persistent"] else "Disabled"
+        told = f"<persistence_mode>{mode}</persistence_mode>"
+        text = text.replace("<minor_number>", f"{told}\n\t\t<minor_number>")
+    if about.get("sick"):
+        text = text.replace("_action>None<", "_action>GPU Reset<")
+    if about.get("clocks"):
+        high = str(about["clocks"]).partition(",")[2]
+        text = re.sub(r"(<(?:graphics|sm)_clock>)\d+", rf"\g<1>{high}", text)
+    return text
+
+
+def topology(count: int) -> str:
+    """``nvidia-smi topo -m`` of cards without a link."""
+    names = [f"GPU{number}" for number in range(count)]
+    lines = ["\t".join(["", *names, "CPU Affinity"])]
+    for row in names:
+        cells = ["X" if row == name else "SYS" for name in names]
+        lines.append("\t".join([row, *cells, "0-15"]))
+    return "\n".join(lines) + "\n"
+
+
+def keep(cards: dict[str, dict[str, object]]) -> None:
+    """The cards as they are from now on."""
+    aside = FOLDER / f"cards.json.{os.getpid()}"
+    aside.write_text(json.dumps(cards))
+    aside.replace(FOLDER / "cards.json")
+
+
+def reset(cards: dict[str, dict[str, object]], named: list[str]) -> int:
+    """``nvidia-smi --gpu-reset -i CARDS``: refused while somebody is on one, or in persistence mode."""
+    busy = [card for card in named if holders(card) or cards[card].get("persistent")]
+    if busy:
+        print("The following GPUs could not be reset:")
+        for card in busy:
+            print(f"  GPU 0000{card}.0: In use by another client")
+        return REFUSED
+    for card in named:
+        for mark in ("sick", "clocks"):
+            cards[card].pop(mark, None)
+        print(f"GPU 0000{card}.0 was successfully reset.")
+    keep(cards)
+    return 0
+
+
+def change(cards: dict[str, dict[str, object]], named: list[str], words: list[str]) -> int:
+    """``-pm``, ``-lgc``, ``-rgc``."""
+    for card in named:
+        if "-pm" in words:
+            cards[card]["persistent"] = words[words.index("-pm") + 1] == "1"
+        elif "-lgc" in words:
+            cards[card]["clocks"] = words[words.index("-lgc") + 1]
+        else:
+            cards[card].pop("clocks", None)
+    keep(cards)
+    print("All done.")
+    return 0
+
+
+def log(words: list[str]) -> None:
+    """Note a call, whoever makes it."""
+    path = FOLDER / "calls.log"
+    with contextlib.suppress(OSError), path.open("a") as told:
+        told.write(f"{time.time():.3f} {' '.join(words)}\n")
+        path.chmod(0o666)
 
 
 def main() -> int:
@@ -88,20 +164,27 @@ def main() -> int:
         time.sleep(0.1)
     cards = json.loads((FOLDER / "cards.json").read_text())
     words = sys.argv[1:]
-    with contextlib.suppress(OSError), (FOLDER / "calls.log").open("a") as log:
-        log.write(f"{time.time():.3f} {' '.join(words)}\n")
+    log(words)
+    wanted = words[words.index("-i") + 1].split(",") if "-i" in words else []
+    named = [
+        card
+        for card, about in cards.items()
+        if not about.get("lost") and {card, f"{card}.0", f"0000{card}.0", about["uuid"]} & {*wanted}
+    ]
+    if wanted and len(named) != len(wanted):
+        print("No devices were found")
+        return 6
     if "--gpu-reset" in words or "-r" in words:
-        wanted = words[words.index("-i") + 1] if "-i" in words else ""
-        for card, about in cards.items():
-            if wanted in (card, about["uuid"], f"0000{card}.0", ""):
-                if holders(card):
-                    print(f"GPU {card}.0 is currently in use by one or more other processes")
-                    return 2
-                about.pop("sick", None)
-        (FOLDER / "cards.json").write_text(json.dumps(cards))
-        print("All done.")
-        return 0
-    sys.stdout.write(query(cards))
+        return reset(cards, named)
+    if {"-pm", "-lgc", "-rgc"} & {*words}:
+        return change(cards, named, words)
+    if "--query-supported-clocks=graphics" in words:
+        print(*CLOCKS, sep="\n")
+    elif words[:2] == ["topo", "-m"]:
+        sys.stdout.write(topology(len(cards)))
+    else:
+        shown = {card: cards[card] for card in named} if named else cards
+        sys.stdout.write(query(shown))
     return 0
 
 
