@@ -196,7 +196,9 @@ def test_ports_of_peers_are_asked_by_the_tool_of_the_cards() -> None:
 def test_a_mode_that_the_top_one_does_not_let_come_true_is_a_warning() -> None:
     text = """\
 mode: confirm
-services: {a: {url: 'http://x', mode: act}, b: {url: 'http://y', mode: observe}}
+services:
+  a: {url: 'http://x', mode: act, manager: {docker: a}}
+  b: {url: 'http://y', mode: observe}
 policies: [{use: engine-dead, mode: confirm}, {use: engine-stalled, mode: act}]
 """
     found = check_names(config.parse(text))
@@ -206,3 +208,32 @@ policies: [{use: engine-dead, mode: confirm}, {use: engine-stalled, mode: act}]
         ("policies.1.mode", "warning"),
     ]
     assert "the top mode is confirm" in found[0].message
+
+
+def test_one_address_for_two_servers_is_warned_of() -> None:
+    text = (
+        "services: {a: {url: 'http://h:1', standby: {url: 'http://h:2'}}, b: {url: 'http://h:2/'}}"
+    )
+    (found,) = check_names(config.parse(text))
+
+    assert (found.place.file, found.severity) == ("services.b.url", "warning")
+    assert found.message == "http://h:2/ is the address of services.a.standby, too"
+
+
+@pytest.mark.parametrize(
+    ("top", "more", "warned"),
+    [
+        ("act", "", True),
+        ("confirm", "", True),
+        ("observe", "", False),
+        ("act", ", mode: observe", False),
+        ("act", ", manager: {systemd: vllm.service}", False),
+        ("act", ", front: {nginx: /etc/f.conf, url: 'http://h:80'}", False),
+    ],
+)
+def test_a_service_that_acts_can_do_nothing_for_is_warned_of(
+    top: str, more: str, *, warned: bool
+) -> None:
+    found = check_names(config.parse(f"mode: {top}\nservices: {{a: {{url: 'http://h:1'{more}}}}}"))
+
+    assert [each.severity for each in found] == (["warning"] if warned else [])

@@ -58,8 +58,9 @@ SERVICES_OWN = {
 
 def check_names(config: Config) -> list[Problem]:
     """What in the configuration means nothing here: collectors that do not exist, settings that a
-    collector does not have, and modes that let more be done than the top one does (a warning)."""
-    problems: list[Problem] = list(_looser(config))
+    collector does not have; as warnings modes that let more be done than the top one does, one
+    address for two servers, and services that acts could do nothing for."""
+    problems: list[Problem] = [*_looser(config), *_shared(config), *_helpless(config)]
     for name, settings in config.collectors.items():
         if name in COLLECTORS:
             problems += _without_effect(name, settings)
@@ -81,6 +82,32 @@ def _looser(config: Config) -> Iterator[Problem]:
             text = f"{mode} has no effect: the top mode is {config.mode}, and the stricter counts"
             hint = f"write mode: {mode} at the top, and a stricter one where less is wanted"
             yield Problem(Place(f"{where}.mode"), text, hint, "warning")
+
+
+def _shared(config: Config) -> Iterator[Problem]:
+    """Addresses that two servers cannot both have."""
+    seen: dict[str, str] = {}
+    for name, each in config.services.items():
+        urls = {f"services.{name}.url": each.url}
+        if each.standby is not None:
+            urls[f"services.{name}.standby.url"] = each.standby.url
+        for where, url in urls.items():
+            first = seen.setdefault(url.rstrip("/"), where)
+            if first != where:
+                text = f"{url} is the address of {first.removesuffix('.url')}, too"
+                hint = "each server has its own; one server is one service"
+                yield Problem(Place(where), text, hint, "warning")
+
+
+def _helpless(config: Config) -> Iterator[Problem]:
+    """Services for which acts are wanted and none can be done."""
+    for name, each in config.services.items():
+        mode = each.mode or config.mode
+        if "observe" in (mode, config.mode) or each.manager is not None or each.front is not None:
+            continue
+        text = f"mode is {mode}, and nothing can be done for it: no manager, no front"
+        hint = "say who starts it (manager:) or what stands before it (front:), or observe"
+        yield Problem(Place(f"services.{name}"), text, hint, "warning")
 
 
 def _without_effect(name: str, settings: CollectorSettings) -> Iterator[Problem]:
