@@ -56,6 +56,17 @@ def test_what_is_there_and_good_is_not_told(tmp_path: Path) -> None:
     )
 
 
+def test_an_include_that_is_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").symlink_to("gone.conf")
+
+    (problem,) = told(tmp_path, f"front: {{nginx: {tmp_path}/a.conf, url: 'http://f'}}")
+
+    assert problem.startswith(
+        f"warning: services.chat.front.nginx: {tmp_path}/a.conf: is a symbolic link to "
+        f"{tmp_path}/gone.conf, which is not there"
+    )
+
+
 def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     problems = told(

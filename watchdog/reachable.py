@@ -88,5 +88,11 @@ def _include(system: System, where: str, path: Path) -> Iterator[Problem]:
     if not system.files.exists(path.parent):
         text, hint = f"{path.parent}: no such folder", "vllm-watchdog setup nginx"
         yield Problem(Place(where), text, hint, "warning")
-    elif system.files.exists(path):
+        return
+    try:
+        system.files.followed(path)
+    except OSError as error:
+        yield Problem(Place(where), f"{path}: {error.strerror}", "make its target", "warning")
+        return
+    if system.files.exists(path):
         yield from (each for each in _readable(system, where, path) if "is empty" not in str(each))

@@ -81,6 +81,9 @@ class RealClock:
         time.sleep(seconds)
 
 
+MAX_LINKS = 40  # symbolic links that are followed one after the other, as the kernel does
+
+
 @dataclass(frozen=True, slots=True)
 class FilePart:
     """A piece of a file: identity (device, inode), the whole file's size, the bytes."""
@@ -270,6 +273,30 @@ class Files:
     def link(self, path: str | Path) -> str:
         """Where a symbolic link points, as written. Raises OSError."""
         return os.readlink(self.path(path))
+
+    def followed(self, path: str | Path) -> Path:
+        """The file that is meant by a name that may be a symbolic link: what the last one of the
+        chain names, so that writing it leaves the links as they are.
+
+        Raises OSError, its ``strerror`` a clear half sentence, for a link to nothing, a circle, and
+        a link that neither root, this user nor the owner of the file made: whoever could put it
+        there would choose what is overwritten.
+        """
+        place, links = Path(path), list[Path]()
+        while self.path(place).is_symlink():
+            if len(links) == MAX_LINKS:
+                raise OSError(errno.ELOOP, "is a circle of symbolic links", str(path))
+            links.append(place)
+            place = place.parent / self.link(place)
+        if not links:
+            return place
+        if not self.exists(place):
+            text = f"is a symbolic link to {place}, which is not there"
+            raise OSError(errno.ENOENT, text, str(path))
+        trusted = {0, os.geteuid(), self.owner(place)}
+        if not trusted.issuperset(map(self.owner, links)):
+            raise OSError(errno.EPERM, "is another user's symbolic link", str(path))
+        return place
 
     def owner(self, path: str | Path) -> int:
         """The user (number) whose file it is. Raises OSError."""

@@ -112,9 +112,10 @@ class Front:
         no such instance) or OSError; the old include then stands again.
         """
         text = include_text(target, self.service).encode()
+        place = self._place(system)
         self._keep_former(system)
         try:
-            Privileged.write(system, self.include, text, READABLE)
+            Privileged.write(system, place, text, READABLE)
             self._test(system)
         except (WatchdogError, OSError):
             self._take_back(system)
@@ -190,10 +191,18 @@ class Front:
         system.files.make_folder(self.former.parent)
         system.files.write(self.former, text)
 
+    def _place(self, system: System) -> Path:
+        """The file to write: where the include is a symbolic link, the one that it means. Raises
+        SourceError for a link that cannot be followed."""
+        try:
+            return system.files.followed(self.include)
+        except OSError as error:
+            raise SourceError(f"{self.include} {error.strerror}") from error
+
     def _take_back(self, system: System) -> None:
-        text = system.files.read(self.former, MAX_INCLUDE)
-        if text:
-            Privileged.write(system, self.include, text, READABLE)
+        text, place = system.files.read(self.former, MAX_INCLUDE), self._place(system)
+        if text or place != self.include:  # a link to nothing would keep nginx from starting
+            Privileged.write(system, place, text, READABLE)
         else:
             system.files.remove(self.include)
         system.files.remove(self.former)

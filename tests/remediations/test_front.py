@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,65 @@ def test_an_include_that_was_not_there_is_gone_again_after_a_failure(tmp_path: P
         front_of().point(system, "standby")
 
     assert not system.files.exists(INCLUDE)
+
+
+SITES = "/etc/nginx/sites/deepseek.conf"
+
+
+def linked(system: System, target: str = "../sites/deepseek.conf") -> None:
+    """The include lies elsewhere; where nginx looks for it there is a link."""
+    system.files.make_folder("/etc/nginx/sites")
+    system.files.path(INCLUDE).symlink_to(target)
+
+
+@pytest.mark.parametrize(("answer", "text"), [("", "127.0.0.1:8001"), (BAD, "127.0.0.1:8000")])
+def test_an_include_that_is_a_link_stays_one_and_the_file_that_it_means_is_written(
+    tmp_path: Path, answer: Any, text: str
+) -> None:
+    system = node(tmp_path, {**GOOD, "nginx -t": answer}, None)
+    linked(system)
+    system.files.write(SITES, PRIMARY.encode())
+
+    with contextlib.nullcontext() if answer == "" else pytest.raises(SourceError):
+        front_of().point(system, "standby")
+
+    assert system.files.link(INCLUDE) == "../sites/deepseek.conf"
+    assert f"server {text};" in system.files.text(SITES)
+    assert system.files.names("/etc/nginx/sites") == ["deepseek.conf"]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("../sites/deepseek.conf", r"a symbolic link to \S+/sites/deepseek.conf, which is not"),
+        ("deepseek.conf", "a circle of symbolic links"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_refused_before_anything_is_written(
+    tmp_path: Path, target: str, said: str
+) -> None:
+    system = node(tmp_path, {}, None)
+    linked(system, target)
+
+    with pytest.raises(SourceError, match=f"^{INCLUDE} is {said}"):
+        front_of().point(system, "standby")
+
+    assert calls(system) == []
+    assert system.files.link(INCLUDE) == target
+    assert not system.files.exists("/state/fronts/deepseek.before")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+def test_a_link_that_another_user_made_does_not_choose_what_is_overwritten(tmp_path: Path) -> None:
+    system = node(tmp_path, {}, None)
+    linked(system)
+    system.files.write(SITES, b"root's own\n")
+    os.chown(system.files.path(INCLUDE), 65534, 65534, follow_symlinks=False)
+
+    with pytest.raises(SourceError, match="is another user's symbolic link"):
+        front_of().point(system, "standby")
+
+    assert system.files.text(SITES) == "root's own\n"
 
 
 class Killed(BaseException):

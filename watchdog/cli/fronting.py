@@ -190,7 +190,7 @@ def _text(system: System, path: Path) -> str | None:
 def _write(system: System, path: Path, text: str) -> None:
     try:
         system.files.make_folder(path.parent, 0o755)
-        system.files.write(path, text.encode(), READABLE)
+        system.files.write(system.files.followed(path), text.encode(), READABLE)
     except OSError as error:
         problem = Problem(Place(str(path)), f"cannot be written: {error.strerror}")
         raise ConfigError(problem) from error
