@@ -299,6 +299,21 @@ def test_remediation_running_fires_while_an_act_is_under_way() -> None:
     assert alert.ends_at == START + 65.0 + 900.0
 
 
+def test_an_act_about_cards_is_told_for_each_of_them_and_for_no_other_card_of_the_service() -> None:
+    cards = {"0000:53:00": "1x11 0x400", "0000:54:00": "1x11 0x400", "0000:55:00": "1x411"}
+    way = 'accelerator_present{{vendor="nvidia",card="{}"}}'
+    told = [f"  - {{series: '{way.format(card)}', values: '{at}'}}\n" for card, at in cards.items()]
+    body = "series:\n" + "".join(told) + "policies: [{when: [CardLost], do: [restart, page]}]\n"
+    services = f'{{chat: {{url: "http://127.0.0.1:8000", cards: {json.dumps(list(cards))}}}}}'
+    played = play(incident(body, services, until="2m"))
+    running = {"alertname": "RemediationRunning", "service": "chat", "remediation": "restart"}
+    wanted = [{**running, "card": "0000:53:00"}, {**running, "card": "0000:54:00"}]
+
+    assert firing(played, "RemediationRunning") == wanted
+    ended = play(incident(body, services, until="2m"), answer=ends("done"))
+    assert firing(ended, "RemediationRunning") == []
+
+
 def test_remediation_failed_pages_when_the_ladder_ends_and_nothing_runs_any_more() -> None:
     played = play(incident(DEAD, ONE, until="3m"), answer=ends("failed"))
 

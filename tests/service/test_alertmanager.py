@@ -145,15 +145,27 @@ def test_another_service_or_another_node_pages_while_an_act_is_under_way(
     wait_for(lambda: set(told.told("pages")) == {"EngineStalled", "EngineDead"})
 
 
-def test_a_cards_fault_pages_nobody_while_its_failover_is_under_way(
+def test_a_cards_fault_pages_nobody_while_an_act_is_about_that_card(
     outlet: Outlet, told: Pages, central: servers.Server
 ) -> None:
     card = alert("CardLost", card="0000:53:00", vendor="nvidia", severity="critical")
+    other = alert("CardUncorrectable", card="0000:64:00", vendor="nvidia", severity="critical")
     down = alert("WatchdogDown", severity="critical")
-    outlet.offer(running("card_failover"), card, down)
-    wait_for(lambda: told.told("pages") == ["WatchdogDown"])
+    outlet.offer(running("card_failover", card="0000:53:00"), card, other, down)
+    wait_for(lambda: set(told.told("pages")) == {"WatchdogDown", "CardUncorrectable"})
 
     assert suppressed(central) == {"CardLost"}
+
+
+def test_an_act_that_is_about_no_card_holds_back_no_alert_of_a_card_or_of_the_node(
+    outlet: Outlet, told: Pages, central: servers.Server
+) -> None:
+    card = alert("CardLost", card="0000:53:00", vendor="nvidia", severity="critical")
+    down = alert("LinkDown", severity="critical")
+    outlet.offer(running("restart"), card, down)
+    wait_for(lambda: set(told.told("pages")) == {"CardLost", "LinkDown"})
+
+    assert suppressed(central) == set()
 
 
 def test_a_dead_daemon_holds_a_page_no_longer_than_its_act_may_last(
