@@ -271,7 +271,11 @@ def test_what_run_recorded_is_replayed_to_the_same_bytes(tmp_path: Path) -> None
 
     assert (first.returncode, first.stderr) == (0, b"")
     assert first.stdout == second.stdout
-    changes = [(t["before"], t["after"]) for t in json.loads(first.stdout)["transitions"]]
+    changes = [
+        (each["before"], each["after"])
+        for each in json.loads(first.stdout)["transitions"]
+        if each["labels"]["alertname"] == "TooBusy"  # another may be about a server that runs here
+    ]
     assert changes[:2] == [("inactive", "pending"), ("pending", "firing")]
 
 
