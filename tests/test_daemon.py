@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,6 +69,9 @@ class Kept(Journal):
         self.kinds += [event.kind for event in events]
         self.docs.update(checkpoints or {})
         return []
+
+    def patient(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def load_state(self, name: str) -> Json | None:
         return None
@@ -142,6 +148,27 @@ def test_while_the_disk_is_full_alerts_go_on_and_events_wait(tmp_path: Path) -> 
     assert before == []
     assert told.offers[1][0] == ["firing"]
     assert journal.kinds == ["a", "b", "alert_firing", "c"]
+
+
+def test_a_journal_that_another_process_has_holds_up_no_tick(tmp_path: Path) -> None:
+    daemon, told = make(tmp_path), Told()
+    journal = Journal.open(tmp_path / "journal.db", daemon.system.clock)
+    daemon.journal, daemon.outlets = journal, [told]
+    other = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+
+    run(daemon, load(0.5, "a"), load(0.9, "b"), *[load(0.9)] * 8)
+    took, error = time.monotonic() - began, daemon.journal_error
+    other.close()
+    run(daemon, load(0.9, "c"))
+    kinds = [event.kind for event in journal.read(0, 10)]
+    journal.close()
+
+    assert took < 3.0  # half a second for the first of ten ticks; each had waited for 5 s
+    assert "is locked" in (error or "")
+    assert told.offers[1][0] == ["firing"]
+    assert (kinds, daemon.journal_error) == (["a", "b", "alert_firing", "c"], None)
 
 
 def test_what_waits_for_the_disk_is_bounded_and_the_loss_is_told(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.system import VirtualClock
+from vllm_watchdog.watchdog.database import StorageAway
 from vllm_watchdog.watchdog.errors import ConfigError
 from vllm_watchdog.watchdog.journal import (
     Cursor,
@@ -162,7 +164,7 @@ def test_a_durable_append_is_synced_before_it_returns(journal: Journal) -> None:
     writer.set_trace_callback(traced.append)
     journal.append(tick(), events(1), durable=True)
 
-    assert traced[0] == "PRAGMA synchronous=FULL"
+    assert traced[:2] == ["PRAGMA busy_timeout=5000", "PRAGMA synchronous=FULL"]
     assert traced[-1] == "PRAGMA synchronous=NORMAL"
     assert traced.index("COMMIT") < len(traced) - 1
 
@@ -482,6 +484,40 @@ def test_a_journal_that_another_process_has_is_no_obstacle_at_the_start(
     other.close()
     assert len(journal.append(tick(1), events(1))) == 1
     journal.close()
+
+
+def test_who_is_in_a_hurry_waits_for_another_process_no_longer_than_said(
+    tmp_path: Path, journal: Journal
+) -> None:
+    journal.append(tick(1), events(1))
+    other = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+
+    with journal.patient(0.05), pytest.raises(StorageAway, match="is locked"):
+        journal.append(tick(2), events(1))
+    assert time.monotonic() - began < 2.0  # not the 5 s of who has time
+    other.close()
+    assert len(journal.append(tick(2), events(1))) == 1
+
+
+def test_who_is_in_a_hurry_waits_for_another_thread_no_longer_than_said(journal: Journal) -> None:
+    holds, over = threading.Event(), threading.Event()
+
+    def hold(_: sqlite3.Connection) -> None:
+        holds.set()
+        over.wait(30)
+
+    thread = threading.Thread(target=lambda: journal.write(hold))
+    thread.start()
+    assert holds.wait(30)
+
+    with journal.patient(0.05), pytest.raises(StorageAway, match="another thread"):
+        journal.append(tick(1), events(1))
+    over.set()
+    thread.join()
+    with journal.patient(0.05):
+        assert len(journal.append(tick(1), events(1))) == 1
 
 
 def test_documents_that_cannot_be_read_are_told_or_left_out(journal: Journal) -> None:

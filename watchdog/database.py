@@ -62,6 +62,7 @@ class Database:
         self._reader: sqlite3.Connection | None = None
         self._broken = False
         self._known = known
+        self._patience = threading.local()
         self._inodes: dict[str, int] = {}
 
     def open(self) -> None:
@@ -73,7 +74,7 @@ class Database:
         """
         if self._opened():
             return
-        with self._writing, self._reading:
+        with self._turn(self._writing), self._turn(self._reading):
             if self._opened():
                 return
             self._make_folder()
@@ -95,12 +96,44 @@ class Database:
             self._reader = self._writer = None
 
     @contextlib.contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """What this thread does meanwhile waits no longer than this for another process that has
+        the file, or another thread that writes; then it raises StorageAway."""
+        self._patience.seconds = seconds
+        try:
+            yield
+        finally:
+            del self._patience.seconds
+
+    def _seconds(self) -> float | None:
+        """How long this thread waits, if that was said."""
+        found: float | None = getattr(self._patience, "seconds", None)
+        return found
+
+    def _busy(self) -> str:
+        """The same, as SQLite is told how long to wait for another process."""
+        seconds = self._seconds()
+        return f"PRAGMA busy_timeout={round((BUSY if seconds is None else seconds) * 1000)}"
+
+    @contextlib.contextmanager
+    def _turn(self, lock: threading.RLock) -> Iterator[None]:
+        """This thread's turn at a connection."""
+        seconds = self._seconds()
+        if not lock.acquire(timeout=-1 if seconds is None else seconds):
+            raise StorageAway(f"{self.path}: another thread still uses it")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextlib.contextmanager
     def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction; ``durable``: on the disk when this ends. Raises StorageError."""
-        with self._writing:
+        with self._turn(self._writing):
             self._ensure()
             assert self._writer is not None
             writer = self._writer
+            writer.execute(self._busy())
             with self._translated(), _synchronous(writer, durable), _transaction(writer):
                 yield writer
 
@@ -108,9 +141,10 @@ class Database:
     def read(self) -> Iterator[sqlite3.Connection]:
         """The reading connection. Raises StorageError."""
         self._open_again()  # before the lock: a writer takes both, in the other order
-        with self._reading:
+        with self._turn(self._reading):
             if self._reader is None:
                 raise StorageError(f"{self.path}: is being opened again")
+            self._reader.execute(self._busy())
             with self._translated():
                 yield self._reader
 
@@ -125,7 +159,7 @@ class Database:
 
     def shrink(self) -> None:
         """Give free pages back to the disk, without waiting for readers. Raises StorageError."""
-        with self._writing:
+        with self._turn(self._writing):
             self._ensure()
             assert self._writer is not None
             with self._translated():
@@ -138,7 +172,7 @@ class Database:
             gone = not self._same("")
             self._broken = self._broken or not (gone or self._headed())
             if gone or self._broken or not self._same(LOG):  # of a log that is gone, closing
-                with self._reading:  # takes what it held into the file
+                with self._turn(self._reading):  # takes what it held into the file
                     self.close()
                     if gone and not self._broken:
                         self._exchanged()
@@ -227,10 +261,9 @@ class Database:
         self._known = True
 
     def _connection(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
-        )
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
+            connection.execute(self._busy())
             connection.execute("PRAGMA cache_size=-1024")
         except BaseException:  # a file that is no database is noticed here
             connection.close()

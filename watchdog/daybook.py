@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from .inventory import Pins
 from .journal import Beside, Journal, JournalError
@@ -14,6 +15,8 @@ from .model import Event, Json, Tick
 MAX_UNWRITTEN = 10_000  # events kept in memory while the journal cannot be written
 MAX_BYTES = 512 * 1024 * 1024
 MAX_AGE = 14 * 86400.0
+PATIENCE = 0.5  # seconds that a tick waits for who has the journal: a slow sync, a person's sqlite3
+IMPATIENCE = 0.02  # and once it waited for nothing, until the journal can be written again
 
 Tell = Callable[[str, str, str], None]
 """An own event: kind, message, severity."""
@@ -46,7 +49,8 @@ class Daybook:
                 self._unwritten.clear()
             return self.journal is not None
         try:
-            self._all(self.journal, tick, beside)
+            with self._soon(self.journal):
+                self._all(self.journal, tick, beside)
         except JournalError as error:
             self.failed(str(error))
             while sum(len(events) for _, events, _ in self._unwritten) > MAX_UNWRITTEN:
@@ -78,7 +82,8 @@ class Daybook:
         if self.journal is None or not pins.changed:
             return
         try:
-            self.journal.save_state("pins", pins.kept)
+            with self._soon(self.journal):
+                self.journal.save_state("pins", pins.kept)
             pins.changed = False
         except JournalError as error:
             self.failed(str(error))
@@ -88,13 +93,18 @@ class Daybook:
         if self.journal is None:
             return
         try:
-            pruned = self.journal.prune(MAX_BYTES, MAX_AGE)
+            with self._soon(self.journal):
+                pruned = self.journal.prune(MAX_BYTES, MAX_AGE)
         except JournalError as error:
             self.failed(str(error))
             return
         for outlet, count in pruned.lost.items():
             text = f"{outlet}: {count} events went by age or size before they were sent"
             self._tell("events_lost", text, "warning")
+
+    def _soon(self, journal: Journal) -> AbstractContextManager[None]:
+        """The engine waits for nobody: what is not written now is with the next tick."""
+        return journal.patient(PATIENCE if self.error is None else IMPATIENCE)
 
     def _works(self, journal: Journal) -> None:
         if self.error is not None:

@@ -12,6 +12,7 @@ import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,10 @@ class Journal:
     def notes(self) -> list[str]:
         """What befell the file, one sentence each; the reader clears it."""
         return self._database.notes
+
+    def patient(self, seconds: float) -> AbstractContextManager[None]:
+        """What this thread does meanwhile waits no longer than this for whoever has the file."""
+        return self._database.patient(seconds)
 
     @property
     def begun_anew(self) -> int:
