@@ -8,6 +8,8 @@ import pytest
 
 from tests.report import story
 from tests.report.browser import Browser, browser
+from tests.support import peers
+from tests.support.daemon import wait_for
 from vllm_watchdog.watchdog.report import StateSource, compose, html
 
 pytestmark = pytest.mark.peer
@@ -69,8 +71,32 @@ def test_the_keyboard_reaches_each_part_and_each_table(page: Browser) -> None:
         reached.append(page.value(name))
 
     assert reached[:2] == ["#diagnosis", "#acts"]
-    assert "Timeline" in reached
+    assert "Table: Timeline" in reached
     assert len(set(reached)) == wanted
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_an_accessibility_checker_finds_nothing(page: Browser, scheme: str, width: int) -> None:
+    checker = peers.library("axe-core") / "axe.min.js"
+    page.ask(
+        "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1,
+        mobile=False,
+    )  # fmt: skip
+    page.ask(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+    )
+    page.value(checker.read_text() + "; 1")
+    page.value(
+        "window.found = null; axe.run(document, {resultTypes: ['violations'], "
+        "runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+        ".then(r => { window.found = [r.passes.length, r.violations.map("
+        "v => [v.id, v.nodes.map(n => n.target.join(' ') + ' ' + n.failureSummary)])] }); 1"
+    )
+    found = wait_for(lambda: page.value("window.found"))
+
+    assert found[1] == []
+    assert found[0] > 10
 
 
 CONTRAST = """

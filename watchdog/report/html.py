@@ -272,7 +272,7 @@ def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> s
     head = "".join(f'<th scope="col">{_text(each)}</th>' for each in heads)
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{_text(name)}"><table>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="Table: {_text(name)}"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
