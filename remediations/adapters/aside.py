@@ -63,10 +63,10 @@ def drained_step(case: ActCase, away: Step | None = None) -> Step | None:
     front = Front.of(case)
     if front is None:
         return None
-    step = front.step("drained", temporary=True)
     if away is None:
-        return step
-    elsewhere = away.done
+        return front.step("drained", temporary=True)
+    name = "drain the front, unless users are elsewhere"
+    step, elsewhere = front.step("drained", name=name, temporary=True), away.done
 
     def done(system: System) -> Done:
         return "yes" if elsewhere(system) == "yes" else step.done(system)
