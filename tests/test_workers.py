@@ -365,6 +365,43 @@ def test_what_is_taken_back_is_so_in_the_mode_too(tmp_path: Path, world: World) 
     assert commands == [{"front": "cache_only"}, {"front": "open"}]
 
 
+def turned(daemon: Daemon) -> list[tuple[str, str, float]]:
+    """What the engine is told of our own stops: the step, what began, how long after the first."""
+    told = [
+        (str(c.args["step"]), word, c.args[word])
+        for c in daemon.inbox._commands
+        for word in ("stopping", "starting")
+        if word in c.args
+    ]
+    return [(step, word, round(at - told[0][2], 3)) for step, word, at in told]
+
+
+def test_the_engine_is_told_when_an_act_ends_the_server_and_when_it_starts_it(
+    tmp_path: Path, world: World
+) -> None:
+    world.takes = {"stop": 4.0, "wait": 2.0}
+    stop, start = world.step("stop", turns="off"), world.step("start", turns="on")
+
+    daemon, _ = carried(tmp_path, world, stop, world.step("wait"), start)
+
+    assert turned(daemon) == [
+        ("stop", "stopping", 0.0),
+        ("start", "starting", 6.0),
+        ("start", "starting", 6.0),  # and once more when it is there
+    ]
+
+
+def test_ending_the_instance_that_users_left_says_nothing_of_the_service(
+    tmp_path: Path, world: World
+) -> None:
+    text = ACTING.replace('"http://chat"', '"http://chat", standby: {url: "http://aside"}')
+    away = world.step("switch", sets={"serving": "standby"}, moves_traffic=True)
+
+    daemon, _ = carried(tmp_path, world, away, world.step("stop", turns="off"), text=text)
+
+    assert turned(daemon) == []
+
+
 PAGES = {
     "GET http://front/v1/models": json.dumps({"data": [{"id": "m"}]}),
     "GET http://front/openapi.json": json.dumps({"paths": {"/v1/completions": {}}}),

@@ -60,7 +60,8 @@ class Step:
     fails or its deadline passes, the act goes on. ``sets``: how the service stands once the step
     is done, as fields of ServiceMode. ``gives``: what the act's events name from then on (where
     its evidence lies). ``moves_traffic``: users no longer reach the sick instance.
-    ``poll``: seconds between two looks.
+    ``poll``: seconds between two looks. ``turns``: from its begin on the server is ended by our
+    hand ("off"), or started ("on").
     """
 
     name: str
@@ -74,6 +75,7 @@ class Step:
     gives: Json = field(default_factory=dict)
     moves_traffic: bool = False
     poll: float = 0.25
+    turns: Literal["", "off", "on"] = ""
 
 
 @runtime_checkable

@@ -78,7 +78,13 @@ def _start(handled: Handled, must: bool) -> Step:
         manager.kill(system)
 
     return Step(
-        "start", BEGIN, looking(done), do=do, undo=undo if handled.changes else None, must=must
+        "start",
+        BEGIN,
+        looking(done),
+        do=do,
+        undo=undo if handled.changes else None,
+        must=must,
+        turns="on",
     )
 
 

@@ -81,6 +81,7 @@ def _stop(handled: Handled, again: Undo) -> Step:
         do=handled.manager.stop,
         undo=again,
         must=False,
+        turns="off",
     )
 
 
@@ -93,6 +94,7 @@ def _kill(handled: Handled, must: bool, again: Undo) -> Step:
         do=handled.manager.kill,
         undo=again,
         must=must,
+        turns="off",
     )
 
 

@@ -22,6 +22,7 @@ from .case import CARD_CAUSES, Case, case_of, case_state
 from .commands import take
 from .finding import same_place, uncaused
 from .ladders import Ladders, Word
+from .ownstops import OwnStops
 from .people import Operation, Operations
 from .settings import Healing
 from .sight import Sight
@@ -49,6 +50,7 @@ class Healer:
         self.changed = self.restored = False
         self.guard = Guard(healing.guard)
         self.people = Operations()
+        self.stops = OwnStops()
         self.cases: dict[str, Case] = {}
         own = {key: value for key, value in (static or {}).items() if key == "instance"}
         self.notices = Notices(own)
@@ -107,6 +109,8 @@ class Healer:
         for outcome in inputs.outcomes:
             of = self._running(outcome.request.id)
             self.ladders.outcome(list(self.cases.values()), outcome, now, word)
+            request, done = outcome.request, outcome.status == "done"
+            self.stops.ended(request.service, request.id, now, done=done)
             if of is not None and outcome.status == "done":
                 self._owe(of, outcome.request, now)
         for command in inputs.commands:
@@ -182,6 +186,8 @@ class Healer:
         service, _, aside = dict(event.labels).get("service", "").partition("/")
         if event.kind == "process_exited" and aside:
             self._stopped_by_act(service, f"{service}/{aside}", now)
+        if self.stops.caused(event, now):
+            return
         if event.severity == "info" and event.kind != "lifecycle":
             return
         if event.fields.get("state") == "recover" or event.fields.get("during_shutdown"):
@@ -204,6 +210,8 @@ class Healer:
         if command.verb in ("mode", "observe", "resume"):
             self._settle()
         of = self._running(command.who) if command.verb == "mode" else None
+        if of is not None:
+            self.stops.take(command)
         moved = command.args.get("moved")
         if of is not None and of.running is not None and isinstance(moved, float | int):
             self._moved(of, of.running.request, float(moved), word)
@@ -243,11 +251,16 @@ class Healer:
         explained: set[Any] = set()
         for diagnosis in diagnose(facts):
             key = diagnosis.service or f"card:{diagnosis.cards[0]}"
-            self._refresh(sight, key, diagnosis, word)
-            present.add(key)
             busy.add(diagnosis.service)
             explained.update(alert.labels for alert in diagnosis.explains)
             explained.update(a.labels for a in sight.firing if a.name == diagnosis.alert.name)
+            if self.stops.echo(diagnosis, sight.now):
+                if key in self.cases:
+                    self.cases[key].seen = sight.now
+                    present.add(key)
+                continue
+            self._refresh(sight, key, diagnosis, word)
+            present.add(key)
             self._tell_explained(sight, diagnosis, word)
         policies = self.healing.policies
         for key, diagnosis in uncaused(sight.firing, policies, facts, busy - {""}, explained):
@@ -354,6 +367,7 @@ class Healer:
             "number": self.ladders.number,
             "guard": self.guard.dump(),
             "people": self.people.dump(),
+            "stops": self.stops.dump(),
             "cases": [case_state(case) for case in self.cases.values()],
             "notices": self.notices.dump(),
             "events": [
@@ -370,6 +384,7 @@ class Healer:
         self.ladders.number = int(doc["number"])
         self.guard.restore(doc["guard"])
         self.people.restore(doc["people"])
+        self.stops = OwnStops.of(doc.get("stops") or {})  # absent in older states
         self.cases = {case.key: case for case in map(case_of, doc["cases"])}
         self.notices.restore(doc["notices"])
         self.events = deque((Noted(*row) for row in doc["events"]), maxlen=EVENTS)

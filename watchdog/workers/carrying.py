@@ -173,6 +173,7 @@ class Carrying:
             self._ours.append(step)
         if step.do is None:
             return
+        self._turn(step)
         try:
             step.do(self.tools.system)
         except _ERRORS as error:
@@ -203,7 +204,15 @@ class Carrying:
         except _ERRORS:
             return "unknown"
 
+    def _turn(self, step: Step) -> None:
+        """Tell when the instance that users' service goes by is ended, and when it is started."""
+        serving = self.case.mode.serving
+        if step.turns and self._sets.get("serving", serving) == serving:
+            self.tools.turned(self.case, step.turns, step.name)
+
     def _reach(self, step: Step, state: str, seconds: float) -> None:
+        if step.turns == "on":
+            self._turn(step)  # begun before a crash, it may not have been told
         self._note(step.name, state, step)
         self._reached.append(step.name)
         self._stand(step)

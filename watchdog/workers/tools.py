@@ -67,6 +67,13 @@ class Tools:
         }
         self.inbox.command(Command("mode", args, case.request.id))
 
+    def turned(self, case: ActCase, how: str, step: str) -> None:
+        """Tell the engine that the act ends the server now, or starts it."""
+        word = "stopping" if how == "off" else "starting"
+        args = {"service": case.name, "sets": {}, "step": step, word: round(self.now(), 3)}
+        if case.name:
+            self.inbox.command(Command("mode", args, case.request.id))
+
     def tell(self, case: ActCase, kind: str, message: str, fields: Json) -> None:
         """An event about an act, by the way that collectors' events take."""
         request = case.request
