@@ -11,7 +11,7 @@ from ..diagnosis import Facts
 from ..model import ServiceMode
 from ..policies import PAGE
 from .case import Case
-from .proving import LOW_TRAFFIC
+from .proving import LOW_TRAFFIC, PATIENCE
 from .sight import Sight
 
 STABLE = 1800.0  # seconds without a case after which the first profile may be tried again
@@ -60,4 +60,15 @@ def _idle(sight: Sight, case: Case) -> str:
     name = case.diagnosis.alert.name
     idle = {dict(alert.labels).get("card") for alert in sight.firing if alert.name == name}
     busy = [card for card in case.diagnosis.cards if card not in idle]
-    return "" if busy or not case.diagnosis.cards else "its cards still idle"
+    if case.diagnosis.cards and not busy:
+        return "its cards still idle"
+    return "" if _read_since(sight, case) else "its cards have not been read since"
+
+
+def _read_since(sight: Sight, case: Case) -> bool:
+    """Whether what the act rested on was read after it: right after a restart nothing was, and
+    what is not read has not become busy. Who stays silent is not awaited for ever."""
+    if sight.now - case.opened >= PATIENCE:
+        return True
+    states = [sight.collectors.get(name) for name in sight.owners(case.diagnosis.alert)]
+    return any(s is not None and (s.succeeded or 0.0) > case.opened for s in states)
