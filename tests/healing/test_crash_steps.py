@@ -207,6 +207,7 @@ class Scene:
         own = {"name": "own", "when": [alert], "do": [self.act, "page"]}
         shipped = [{"use": name} for name in SHIPPED]
         return {
+            "guard": {"node": "99/h"},  # with the usual cooldown: these alerts outlast their act
             "rules": {"files": [str(REPOSITORY / "rules/documented.yaml"), RULES]},
             "policies": [own, *shipped] if self.policy else shipped,
         }
