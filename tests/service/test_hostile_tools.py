@@ -98,7 +98,7 @@ def test_a_grandchild_that_left_the_session_does_not_hold_the_call_past_its_dead
     tmp_path: Path,
 ) -> None:
     tool = tmp_path / "tool"
-    tool.write_text("#!/bin/sh\nsetsid sleep 20 &\necho started\n")
+    tool.write_text(f"#!/bin/sh\nsetsid sleep 20 &\necho $! > {tmp_path}/child\necho started\n")
     tool.chmod(0o755)
     start = time.monotonic()
 
@@ -106,6 +106,7 @@ def test_a_grandchild_that_left_the_session_does_not_hold_the_call_past_its_dead
         RealRunner().run([str(tool)], timeout=0.5)
 
     assert time.monotonic() - start < 5
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 
 def _zombie(pid: int) -> bool:

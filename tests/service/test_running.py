@@ -293,14 +293,18 @@ def test_a_recording_stays_readable_after_kill(tmp_path: Path) -> None:
 
 
 def test_record_runs_for_the_time_given_and_touches_no_state(tmp_path: Path) -> None:
-    (tmp_path / "w.yaml").write_text(yaml.safe_dump({**QUICK, "state": str(tmp_path / "state")}))
+    config = {**QUICK, "rules": rules(tmp_path), "state": str(tmp_path / "state")}
+    with fake_vllm() as fake:  # a configured service: no server that runs here is looked for
+        doc = {**config, "services": {"chat": {"url": fake.url}}}
+        (tmp_path / "w.yaml").write_text(yaml.safe_dump(doc))
 
-    done = command(
-        "record", str(tmp_path / "r"), "--config", str(tmp_path / "w.yaml"), "--for", "2s"
-    )
+        done = command(
+            "record", str(tmp_path / "r"), "--config", str(tmp_path / "w.yaml"), "--for", "2s"
+        )
 
-    levels = {json.loads(line)["log.level"] for line in done.stderr.splitlines()}
-    assert (done.returncode, levels - {"info"}) == (0, set())
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    told = {line["vllm_watchdog"]["kind"] for line in lines if line["log.level"] != "info"}
+    assert (done.returncode, told) == (0, {"port_held_by_other"})  # the stand-in is no vLLM
     assert not (tmp_path / "state").exists()
     assert command("replay", str(tmp_path / "r")).returncode == 0
 
