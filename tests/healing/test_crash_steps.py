@@ -147,8 +147,9 @@ def reset_once(node: Rig) -> None:
     assert marks_of(node, "persistent") == {THIRD: True}
     assert marks_of(node, "sick") == {}
     assert not node.path(f"{STATE}/readers.json").exists()
-    assert len(node.events("card_quarantined")) == len(node.events("card_released")) == 1
+    node.wait_for(lambda: node.events("card_released"), 10.0, "the end of its quarantine")
     node.wait_for(well, 20.0, "the card read as healthy")
+    assert len(node.events("card_quarantined")) == len(node.events("card_released")) == 1
 
 
 def lowered_once(node: Rig) -> None:
@@ -216,6 +217,10 @@ class Scene:
 SCENES = {
     "restart": Scene(
         "restart", kill_engine, sample=(("start", "started"), ("start", "done"))
+    ),
+    "restart beside a standby": Scene(
+        "restart", kill_engine, services={"chat": chat(spares=[])},
+        sample=(("keep users on the standby meanwhile", "done"),),
     ),
     "failover to the standby": Scene(
         "card_failover", lose_card, ASIDE, 0, {"chat": chat(spares=[])}, holds=on_the_standby,
