@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.acts import Scripted, World, daemon_with, run
+from tests.support.acts import Scripted, World, daemon_with, kinds, run
 from tests.support.system import VirtualClock
 from vllm_watchdog.watchdog.acting import ActCase, Step
 from vllm_watchdog.watchdog.daemon import Daemon
@@ -76,3 +76,22 @@ def test_a_card_that_is_never_read_again_is_given_back_after_65_seconds(
 
     run(daemon(tmp_path, world), *[None] * ticks)
     assert did == world.did
+
+
+def test_an_alert_that_outlasts_its_act_asks_for_no_second_one_after_a_kill_at_the_act_s_end(
+    tmp_path: Path, world: World
+) -> None:
+    text = TEXT.replace("lower_frequency", "drain") + "guard: {cooldown: 1s}\n"
+
+    def node() -> Daemon:
+        act = Scripted(world, [world.step("drain")], "drain")
+        return daemon_with(tmp_path, world, act, text=text, rules=RULES)
+
+    run(node(), 0.0, 0.0)
+    later = node()
+    run(later, None, None, *[0.0] * 20)  # 110 s; after 120 s it is asked for anew
+
+    assert kinds(later, "remediation_requested") == ["remediation_requested"]
+
+    run(later, *[0.0] * 6)
+    assert len(kinds(later, "remediation_requested")) == 2

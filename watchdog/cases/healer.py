@@ -21,7 +21,7 @@ from . import ways_back
 from .case import CARD_CAUSES, Case, case_of, case_state
 from .commands import take
 from .finding import same_place, uncaused
-from .ladders import Ladders, Word
+from .ladders import SETTLE, Ladders, Word
 from .ownstops import OwnStops
 from .people import Operation, Operations
 from .settings import Healing
@@ -288,7 +288,8 @@ class Healer:
         if (diagnosis.cause, diagnosis.alert.name) == (old.cause, old.alert.name):
             again = diagnosis.alert.fired_at != old.alert.fired_at
             case.diagnosis = diagnosis
-            if again and case.ended == "done":
+            settling = self.restored and now - case.ended_at < SETTLE  # it may have fired before
+            if again and case.ended == "done" and not settling:
                 case.start_anew()
             return
         case.diagnosis = diagnosis
@@ -328,7 +329,10 @@ class Healer:
             if case.back and not case.ended:
                 continue
             since = case.ended_at if case.back else case.seen
-            if gone and (case.ended == "done" or sight.now - since >= rests):
+            helped = case.ended == "done" and (
+                not self.restored or ways_back.read_since(sight, case, case.ended_at)
+            )
+            if gone and (helped or sight.now - since >= rests):
                 del self.cases[key]
                 if not case.ended and case.attempt:
                     self.guard.ledger.end(case.counted_by, sight.now)

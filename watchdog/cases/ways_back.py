@@ -62,13 +62,13 @@ def _idle(sight: Sight, case: Case) -> str:
     busy = [card for card in case.diagnosis.cards if card not in idle]
     if case.diagnosis.cards and not busy:
         return "its cards still idle"
-    return "" if _read_since(sight, case) else "its cards have not been read since"
+    return "" if read_since(sight, case, case.opened) else "its cards have not been read since"
 
 
-def _read_since(sight: Sight, case: Case) -> bool:
-    """Whether what the act rested on was read after it: right after a restart nothing was, and
-    what is not read has not become busy. Who stays silent is not awaited for ever."""
-    if sight.now - case.opened >= PATIENCE:
+def read_since(sight: Sight, case: Case, at: float) -> bool:
+    """Whether what an act rested on was read after it ended: right after a restart nothing was, and
+    what is not read has not changed. Who stays silent is not awaited for ever."""
+    if sight.now - at >= PATIENCE:
         return True
     states = [sight.collectors.get(name) for name in sight.owners(case.diagnosis.alert)]
-    return any(s is not None and (s.succeeded or 0.0) > case.opened for s in states)
+    return any(s is not None and (s.succeeded or 0.0) > at for s in states)
