@@ -18,6 +18,7 @@ from vllm_watchdog.watchdog.incidents.collecting import Collecting
 from vllm_watchdog.watchdog.incidents.noise import Noise
 from vllm_watchdog.watchdog.incidents.playing import START, Answer, _shipped
 from vllm_watchdog.watchdog.model import Alert, Inputs, Outcome, OutcomeStatus, Request, Tick
+from vllm_watchdog.watchdog.outlook import outlook
 from vllm_watchdog.watchdog.recording import Manifest, Recorder
 from vllm_watchdog.watchdog.replay import replay
 from vllm_watchdog.watchdog.rulepack import load as load_rules
@@ -265,6 +266,8 @@ def test_the_first_profile_comes_back_by_itself_after_half_an_hour_at_low_load(
 
     assert acts(played)[0][1] == "quantize"
     assert [kept for _, kept in back] == ([True] if went else [])
+    waiting = [each["id"] for each in outlook(played.engine)["waiting"]]
+    assert waiting == (["chat|back"] if not went and pending == "0x900" else [])
     assert all(at >= 1800.0 for at, _ in back)
 
 

@@ -14,6 +14,7 @@ from vllm_watchdog.watchdog.acting import ActCase, Done, Step
 from vllm_watchdog.watchdog.cases import Case, Running
 from vllm_watchdog.watchdog.config import parse
 from vllm_watchdog.watchdog.daemon import Daemon, prepare
+from vllm_watchdog.watchdog.desk import DaemonDesk
 from vllm_watchdog.watchdog.errors import HttpError, Permanent, SourceError
 from vllm_watchdog.watchdog.model import Alert, Command, Diagnosis, Outcome, Request
 from vllm_watchdog.watchdog.recording import Recording
@@ -684,9 +685,12 @@ def test_the_first_profile_comes_back_when_a_person_approves_it(
                 mode="act", running=Running(done, 0.0, 2e9))  # fmt: skip
     healer.cases["chat"] = case
     daemon.inbox.outcome(Outcome(done, "done"))
+    run(daemon, 0.1, 0.1)
+    asked = DaemonDesk(daemon).standing().waiting
     run(daemon, *[0.1] * 500)
     waiting = healer.cases["chat|back"].refusal
 
+    assert [(each.id, each.act) for each in asked] == [("chat|back", "quantize")]
     daemon.command(Command("approve", {"service": "chat"}, "ann"))
     run(daemon, 0.1, 0.1)
 

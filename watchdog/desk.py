@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .api.standing import Act, Standing, Waiting
-from .cases import Case, Sight
+from .cases import Case, Sight, approvable
 from .daemon import Daemon
 from .guard import Guard
 from .model import Command, Tick
@@ -94,9 +94,11 @@ def _current(holds: Any, now: float) -> dict[str, float | None]:
 
 def _waits(case: Case, guard: Guard, now: float) -> bool:
     """Whether the case's next act wants a person's yes."""
+    unapproved = guard.approvals.get(case.key, 0.0) <= now
+    if approvable(case):
+        return unapproved
     if case.mode != "confirm" or case.ended or case.running is not None:
         return False
-    unapproved = guard.approvals.get(case.key, 0.0) <= now
     return case.act not in ("", PAGE) and bool(dict(case.checks).get("mode")) and unapproved
 
 

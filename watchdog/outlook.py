@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .cases import Case
+from .cases import Case, awaited
 from .diagnosis import CAUSES, ServiceFacts
 from .engine import Engine
 from .guard import Guard
@@ -40,7 +40,7 @@ def outlook(engine: Engine) -> Doc:
         "budgets": _budgets(engine, now),
         "cases": [_case(case) for case in cases],
         "acts": [_act(case) for case in cases if case.running is not None],
-        "waiting": [_waiting(case) for case in cases if case.refused == "mode" and _confirm(case)],
+        "waiting": [_waiting(case) for case in cases if _confirm(case) or awaited(case)],
         "quarantined": [
             {"card": card, "why": why, "by": "the daemon" if why in CAUSES else "a person"}
             for card, why in sorted(guard.quarantined.items())
@@ -78,7 +78,9 @@ def _budgets(engine: Engine, now: float) -> list[Doc]:
 
 
 def _confirm(case: Case) -> bool:
-    return case.mode == "confirm" and case.running is None and not case.ended
+    """Whether the case's next act waits for a person's yes."""
+    asked = case.mode == "confirm" and case.refused == "mode"
+    return asked and case.running is None and not case.ended
 
 
 def _case(case: Case) -> Doc:

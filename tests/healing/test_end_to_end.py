@@ -182,6 +182,25 @@ def test_memory_that_overflows_leads_to_the_int8_profile(node: Rig) -> None:
     assert good(lines, node.events("remediation_ended")[0]["time"])
 
 
+def test_the_first_profile_comes_back_and_no_user_notices(node: Rig) -> None:
+    node.serve({"chat": chat()})
+    node.word("chat", "oom")
+    node.post(FRONT, {"prompt": "2+2="})
+    node.ended("quantize")
+    node.path("/srv/control/chat/oom").unlink()
+    users = node.clients(FRONT, RATE, 12.0)
+    time.sleep(1.0)
+    node.must("vllm-watchdog", "approve", "--service", "chat")
+    node.wait_for(lambda: [a.status for a in node.acts()] == ["done"] * 2, 30.0, "the way back")
+    lines = users.wait()
+
+    assert [act.remediation for act in node.acts()] == ["quantize"] * 2
+    assert "/models/fp16" in node.must("cat", f"/proc/{node.pid('chat')}/cmdline")
+    assert good(lines)
+    assert {each["instance"] for each in lines if "number" in each} == {"chat", "chat-standby"}
+    assert node.include() == str(PORTS["chat"])
+
+
 def test_a_cut_network_is_nothing_to_a_service_that_still_answers(node: Rig) -> None:
     node.serve({"chat": chat(needs=["node-2"])})
     users = node.clients(FRONT, RATE, 24.0)

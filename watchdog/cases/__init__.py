@@ -12,6 +12,7 @@ from .ladders import Word
 from .people import Operation, Operations
 from .settings import Healing, healing
 from .sight import Collected, Sight
+from .ways_back import approvable, awaited
 
 __all__ = [
     "Case",
@@ -23,5 +24,7 @@ __all__ = [
     "Running",
     "Sight",
     "Word",
+    "approvable",
+    "awaited",
     "healing",
 ]

@@ -18,6 +18,7 @@ STABLE = 1800.0  # seconds without a case after which the first profile may be t
 KEPT = 3600.0  # seconds for which a way back that failed is remembered
 FREQUENCY, PROFILE = "lower_frequency", "quantize"
 ACTS = (FREQUENCY, PROFILE)
+NOTICED = "its users would notice the restart: a person approves it"
 
 
 def owed(case: Case, act: str, now: float) -> Case:
@@ -50,7 +51,19 @@ def waits(sight: Sight, facts: Facts, case: Case, mode: ServiceMode, *, approved
         return "how many requests run is not known"
     if service.pending > LOW_TRAFFIC:
         return f"{service.pending:g} requests run or wait: not at low load"
-    return "" if aside else "its users would notice the restart: a person approves it"
+    return "" if aside else NOTICED
+
+
+def approvable(case: Case) -> bool:
+    """Whether a person's yes lets a way back begin at once, which may come by itself later."""
+    open_ = case.back and case.running is None and not case.ended and case.mode != "observe"
+    return open_ and case.act == PROFILE
+
+
+def awaited(case: Case) -> bool:
+    """Whether a way back waits for a person's yes and for nothing else."""
+    needs = dict(case.checks).get("precondition", "")
+    return approvable(case) and (needs == NOTICED or (case.mode == "confirm" and not needs))
 
 
 def _idle(sight: Sight, case: Case) -> str:
