@@ -43,10 +43,12 @@ class Drain:
         return f"{front.include} is not as we wrote it" if state == "unknown" else ""
 
     def plan(self, system: System, case: ActCase) -> Sequence[Step]:  # noqa: ARG002
-        """Front drained, then wait for the last request."""
+        """Front drained, then wait for the last request; back: requests to who served before."""
         front = Front.of(case)
         if front is None:
             return ()
+        if case.back:
+            return [front.step(case.mode.serving, sets={"front": "open"})]
         url = serving(case).url
 
         def quiet(inside: System) -> Done:

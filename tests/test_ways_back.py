@@ -11,6 +11,8 @@ from tests.support.acts import Scripted, World, daemon_with, kinds, run
 from tests.support.system import VirtualClock
 from vllm_watchdog.watchdog.acting import ActCase, Step
 from vllm_watchdog.watchdog.daemon import Daemon
+from vllm_watchdog.watchdog.desk import DaemonDesk
+from vllm_watchdog.watchdog.model import Command
 
 TEXT = """\
 mode: act
@@ -95,3 +97,27 @@ def test_an_alert_that_outlasts_its_act_asks_for_no_second_one_after_a_kill_at_t
 
     run(later, *[0.0] * 6)
     assert len(kinds(later, "remediation_requested")) == 2
+
+
+@pytest.mark.parametrize("verb", ["resume", "approve"])
+def test_a_drained_front_opens_when_a_person_resumes_and_not_before(
+    tmp_path: Path, world: World, verb: str
+) -> None:
+    class Drained(Scripted):
+        def plan(self, system: object, case: ActCase) -> Sequence[Step]:
+            front = "open" if case.back else "drained"
+            return [world.step(front, sets={"front": front})]
+
+    text = TEXT.replace("lower_frequency", "drain")
+    later = daemon_with(tmp_path, world, Drained(world, [], "drain"), text=text, rules=RULES)
+    run(later, 0.0, 0.0, *[0.9] * 400)  # the alert is long over
+    (waiting,) = DaemonDesk(later).standing().waiting
+    before = list(world.did)
+
+    later.command(Command(verb, {"service": "chat", "id": waiting.id}, "ann"))
+    run(later, 0.9, 0.9)
+
+    assert (before, waiting.act, waiting.back) == (["drained"], "drain", True)
+    assert world.did == ["drained", "open"]
+    assert later.engine.healer.standing.mode("chat").front == "open"
+    assert DaemonDesk(later).standing().waiting == []

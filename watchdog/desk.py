@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .api.standing import Act, Standing, Waiting
-from .cases import Case, Sight, approvable
+from .cases import Case, Sight, against, approvable
 from .daemon import Daemon
 from .guard import Guard
 from .model import Command, Tick
@@ -104,9 +104,15 @@ def _waits(case: Case, guard: Guard, now: float) -> bool:
 
 def _waiting(case: Case) -> Waiting:
     diagnosis = case.diagnosis
-    also = [text for name, text in case.checks if text and name != "mode"]
     return Waiting(
-        case.key, case.service, case.act, diagnosis.cause, diagnosis.alert.name, case.fired, also
+        case.key,
+        case.service,
+        case.act,
+        diagnosis.cause,
+        diagnosis.alert.name,
+        case.fired,
+        against(case),
+        case.back,
     )
 
 

@@ -5,10 +5,10 @@ Reads an engine as it stands, under its owner's lock; decides nothing and change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from .cases import Case, awaited
+from .cases import Case, against, awaited
 from .diagnosis import CAUSES, ServiceFacts
 from .engine import Engine
 from .guard import Guard
@@ -126,12 +126,9 @@ def _waiting(case: Case) -> Doc:
         "service": case.service or None,
         "cause": case.diagnosis.cause,
         "since": moment(case.fired),
-        "also": list(_against(case)),
+        "also": against(case),
+        "back": case.back,
     }
-
-
-def _against(case: Case) -> Iterable[str]:
-    return (text for name, text in case.checks if text and name != "mode")
 
 
 def _service(service: ServiceFacts, mode: ServiceMode, now: float) -> Doc:

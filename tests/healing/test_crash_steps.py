@@ -129,9 +129,12 @@ def in_segments(node: Rig) -> None:
 
 
 def left_running(node: Rig) -> None:
-    """What ran was let finish, and the server runs on."""
+    """What ran was let finish, the server runs on, and users reach it when a person resumes."""
     assert node.path("/srv/long/answer").read_text().endswith("data: [DONE]\n\n")
     assert node.post(f"http://127.0.0.1:{PRIMARY}", {"prompt": "2+2="}).status == 200
+    assert "takes requests again" in node.must("vllm-watchdog", "resume", "--service", "chat")
+    node.wait_for(lambda: node.post(FRONT, {"prompt": "2+2="}).status == 200, 20.0, "an open front")
+    assert node.include() == PRIMARY
 
 
 def reset_once(node: Rig) -> None:

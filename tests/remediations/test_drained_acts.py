@@ -10,6 +10,7 @@ from tests.support.healing.node import INCLUDE, Node, case_of, service, walk
 from vllm_watchdog.remediations import REMEDIATIONS
 from vllm_watchdog.remediations.defragment import Defragment
 from vllm_watchdog.remediations.drain import Drain
+from vllm_watchdog.watchdog.model import ServiceMode
 
 
 @pytest.fixture
@@ -76,6 +77,16 @@ def test_drain_refuses_new_requests_and_stays_so(node: Node) -> None:
     assert went.sets == {"front": "drained"}
     assert not any(step.temporary for step in steps)
     assert "systemctl stop" not in node.log
+
+
+def test_the_way_back_of_a_drain_opens_the_front_to_who_served(node: Node) -> None:
+    walk(node, Drain().plan(node.system, case_of(node, service(), "none")))
+    back = case_of(node, service(), "none", mode=ServiceMode(front="drained"), back=True)
+
+    went = walk(node, Drain().plan(node.system, back))
+
+    assert went.sets == {"front": "open"}
+    assert "server 127.0.0.1:8000;" in node.files.text(INCLUDE)
 
 
 def test_drain_without_a_front_is_declined(node: Node) -> None:

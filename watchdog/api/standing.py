@@ -15,7 +15,8 @@ from ..wire import moment
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An act that waits for a person's yes. ``also``: what else stands against it just now."""
+    """An act that waits for a person's yes. ``also``: what else stands against it just now;
+    ``back``: it takes back what an earlier one did."""
 
     id: str
     service: str
@@ -24,6 +25,7 @@ class Waiting:
     alert: str
     since: float
     also: Sequence[str] = ()
+    back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ def standing_doc(standing: Standing) -> dict[str, Any]:
                 "alert": each.alert,
                 "since": moment(each.since),
                 "also": list(each.also),
+                "back": each.back,
             }
             for each in standing.waiting
         ],

@@ -34,6 +34,9 @@ def _stopped(act: Act, after: Standing) -> str:
 def _tell_resume(args: dict[str, Any], before: Standing, after: Standing) -> Sequence[str]:
     service = args.get("service", "")
     lines = [f"healing of {service or 'every service'} goes on"]
+    drained = [each.service for each in before.waiting if each.back and each.act == "drain"]
+    own = [name for name in drained if service in ("", name)]
+    lines += [f"the front of {name} takes requests again" for name in own]
     if not service and before.breaker and not after.breaker:
         lines.append(f"the breaker is closed (it was open: {before.breaker})")
     if not service and before.forced and not after.forced:

@@ -12,7 +12,7 @@ from .ladders import Word
 from .people import Operation, Operations
 from .settings import Healing, healing
 from .sight import Collected, Sight
-from .ways_back import approvable, awaited
+from .ways_back import against, approvable, awaited
 
 __all__ = [
     "Case",
@@ -24,6 +24,7 @@ __all__ = [
     "Running",
     "Sight",
     "Word",
+    "against",
     "approvable",
     "awaited",
     "healing",

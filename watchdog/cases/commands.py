@@ -13,6 +13,7 @@ from ..guard.keeper import APPROVED_FOR
 from ..guard.silences import MOST, Silence, read_silence, replaced
 from ..model import Command, Event, labelset
 from .case import Case
+from .ways_back import DRAIN
 
 Cases = Mapping[str, Case]
 WEBHOOK = "webhook"  # holds that the centre asked for; a person ends them by resuming
@@ -45,7 +46,9 @@ def _pause(guard: Guard, command: Command, service: str, _: Cases, now: float) -
     yield _event(command, "healing_paused", f"healing of {whom} paused: {reason}", service=service)
 
 
-def _resume(guard: Guard, command: Command, service: str, _: Cases, __: float) -> Iterable[Event]:
+def _resume(
+    guard: Guard, command: Command, service: str, cases: Cases, now: float
+) -> Iterable[Event]:
     if service:
         guard.holds.pop(service, None)
     else:
@@ -54,6 +57,9 @@ def _resume(guard: Guard, command: Command, service: str, _: Cases, __: float) -
     guard.silences = [
         s for s in guard.silences if s.source != WEBHOOK or (service and s.matchers != (own,))
     ]
+    for case in cases.values():
+        if case.back and case.act == DRAIN and service in ("", case.service):
+            guard.approvals[case.key] = now + APPROVED_FOR  # its front is opened again
     whom = service or "all services"
     yield _event(command, "healing_resumed", f"healing of {whom} goes on", service=service)
 

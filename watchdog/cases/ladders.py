@@ -21,7 +21,7 @@ from .sight import Sight
 from .standing import Standing
 from .tally import Tally
 from .telling import Notices, case_event, where
-from .ways_back import FREQUENCY, PROFILE, waits
+from .ways_back import DRAIN, FREQUENCY, PROFILE, waits
 
 SETTLE = 120.0  # seconds after an act that helped in which the alerts may linger
 OVERDUE = 60.0  # seconds past an act's deadline after which its result counts as unknown
@@ -120,7 +120,7 @@ class Ladders:
             case.key,
             case.diagnosis.alert,
             case.mode,
-            undoing=case.act == FREQUENCY,
+            undoing=case.act in (FREQUENCY, DRAIN),
             other=other,
             precondition=waits(sight, facts, case, mode, approved=approved, aside=leads.standby),
         )

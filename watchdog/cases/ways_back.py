@@ -16,15 +16,16 @@ from .sight import Sight
 
 STABLE = 1800.0  # seconds without a case after which the first profile may be tried again
 KEPT = 3600.0  # seconds for which a way back that failed is remembered
-FREQUENCY, PROFILE = "lower_frequency", "quantize"
-ACTS = (FREQUENCY, PROFILE)
+FREQUENCY, PROFILE, DRAIN = "lower_frequency", "quantize", "drain"
+ACTS = (FREQUENCY, PROFILE, DRAIN)
+DRAINED = "its front is drained until a person resumes"
 NOTICED = "its users would notice the restart: a person approves it"
 
 
 def owed(case: Case, act: str, now: float) -> Case:
     """The case of the way back of an act that a case ended with."""
     return Case(
-        f"{case.key}|back",
+        f"{case.key}|{act}|back" if act == DRAIN else f"{case.key}|back",
         replace(case.diagnosis, evidence=(f"{act} was done",), explains=()),
         now,
         now,
@@ -41,6 +42,8 @@ def waits(sight: Sight, facts: Facts, case: Case, mode: ServiceMode, *, approved
     instance meanwhile."""
     if case.act == FREQUENCY:
         return _idle(sight, case)
+    if case.act == DRAIN:
+        return "" if approved else DRAINED
     if approved or case.act != PROFILE:
         return ""
     left = STABLE - (sight.now - max(mode.since, case.opened))
@@ -57,13 +60,20 @@ def waits(sight: Sight, facts: Facts, case: Case, mode: ServiceMode, *, approved
 def approvable(case: Case) -> bool:
     """Whether a person's yes lets a way back begin at once, which may come by itself later."""
     open_ = case.back and case.running is None and not case.ended and case.mode != "observe"
-    return open_ and case.act == PROFILE
+    return open_ and case.act in (PROFILE, DRAIN)
 
 
 def awaited(case: Case) -> bool:
     """Whether a way back waits for a person's yes and for nothing else."""
     needs = dict(case.checks).get("precondition", "")
-    return approvable(case) and (needs == NOTICED or (case.mode == "confirm" and not needs))
+    asked = needs in (NOTICED, DRAINED) or (case.mode == "confirm" and not needs)
+    return approvable(case) and asked
+
+
+def against(case: Case) -> list[str]:
+    """What stands against an act that waits for a person's yes, beside that."""
+    own = ("mode", "precondition") if case.back else ("mode",)
+    return [text for name, text in case.checks if text and name not in own]
 
 
 def _idle(sight: Sight, case: Case) -> str:

@@ -149,6 +149,10 @@ def _give(verb: str, args: Mapping[str, Any], socket: Path | None, as_json: bool
         print(visible(line))
 
 
+def _called(waiting: Mapping[str, Any]) -> str:
+    return f"{waiting['act']}, back" if waiting.get("back") else str(waiting["act"])
+
+
 def _list(doc: Mapping[str, Any], as_json: bool) -> None:
     """What waits for approval, and what holds acts back."""
     if as_json:
@@ -156,7 +160,7 @@ def _list(doc: Mapping[str, Any], as_json: bool) -> None:
         return
     if doc["waiting"]:
         rows = [
-            (w["id"], w["act"], w["cause"], w["alert"], w["since"], "; ".join(w["also"]) or None)
+            (w["id"], _called(w), w["cause"], w["alert"], w["since"], "; ".join(w["also"]) or None)
             for w in doc["waiting"]
         ]
         heads = ("id", "act", "cause", "alert", "since", "held up by")

@@ -94,7 +94,8 @@ def healing_lines(healing: Doc) -> Iterator[str]:
     what holds acts back. Nothing where all is as usual.
     """
     for each in healing.get("waiting", ()):
-        what = f"{each['act']} for {each['service'] or each['id']} ({each['cause']})"
+        way = "the way back from " if each.get("back") else ""
+        what = f"{way}{each['act']} for {each['service'] or each['id']} ({each['cause']})"
         yield f"waits for a yes: {what}: `vllm-watchdog approve {shlex.quote(each['id'])}`"
     for act in healing.get("acts", ()):
         what = f"{act['act']} for {act['service'] or act['case']} ({act['cause']})"

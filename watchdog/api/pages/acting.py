@@ -43,6 +43,12 @@ def running(docs: Docs, say: Words) -> Table:
     return Table("acts", say("Acts under way"), [*map(say, heads)], rows, none)
 
 
+def _called(waiting: Json, say: Words) -> str:
+    """An act by its name; the way back of one as such."""
+    name = say.name(str(waiting["act"]))
+    return say("{act}, back", act=name) if waiting.get("back") else name
+
+
 def waiting(docs: Docs, say: Words) -> Table:
     """Acts that wait for a person's yes."""
     heads = ("Act", "For", "Because of", "Since", "Also against it", "Answer")
@@ -50,7 +56,7 @@ def waiting(docs: Docs, say: Words) -> Table:
         Row(
             str(each["id"]),
             (
-                Cell(say.name(str(each["act"]))),
+                Cell(_called(each, say)),
                 Cell(str(each.get("service") or say("the node"))),
                 Cell(say.name(str(each["cause"]))),
                 Cell(since(say, each["since"], docs.now)),

@@ -105,6 +105,7 @@ CHINESE: Mapping[str, str] = {
     "all services": "所有服务",
     "Paused: {whom}, until {time} UTC": "已暂停：{whom}，直到 {time} UTC",
     "Paused: {whom}, until resumed": "已暂停：{whom}，直到恢复",
+    "{act}, back": "{act}（恢复）",
     "Held back: {what}": "暂不处理：{what}",
     "The journal cannot be written: {why}": "无法写入日志库：{why}",
     "Alerts firing": "触发的告警",
