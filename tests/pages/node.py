@@ -140,6 +140,7 @@ class Story:
         self.healing_doc: dict[str, Any] = {
             "time": at(0),
             "mode": "act",
+            "held_back": [],
             "hold_file": False,
             "paused": [],
             "breaker": None,
@@ -158,7 +159,7 @@ class Story:
             ],
             "waiting": [
                 {"id": CODE, "act": "quantize", "service": CODE, "cause": "device_memory",
-                 "since": at(-30), "also": []},
+                 "since": at(-30), "also": [], "back": False},
             ],
             "quarantined": [{"card": LOST, "why": "card_lost", "by": "the daemon"}],
             "reserved": {"0000:c1:00": CHAT},

@@ -113,7 +113,13 @@ def drop_in(node: Machine, unit: str, text: str) -> None:
 
 def serving(node: Machine) -> None:
     assert node.run("systemctl", "start", CHAT).returncode == 0
-    assert eventually(lambda: len(ask(node, "chat", "processes")) == 2)
+    seen: list[str] = []
+
+    def both() -> bool:
+        seen[:] = ask(node, "chat", "processes")
+        return len(seen) == 2
+
+    assert eventually(both, 60.0), (seen, node.run("systemctl", "status", CHAT).stdout)
 
 
 def test_it_starts_and_stops_a_unit_that_the_rule_names(node: Machine) -> None:
