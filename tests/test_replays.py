@@ -26,6 +26,7 @@ ACTS: dict[str, list[tuple[str, str]]] = {
     "spare-taken": [("card_failover", "card_lost")],
     "standby-sick": [("card_failover", "card_lost")],
     "tool-hung": [("card_failover", "card_lost")],
+    "way-back": [("quantize", "device_memory"), ("quantize", "device_memory")],
 }
 
 
